@@ -42,28 +42,28 @@ def lower_cuda(
     node: Node,
     target: Target,
     order: str = "",
-    looped: bool = False,
-    along: GridLaunch | None = None,
+    in_loop: bool = False,
+    aligned_with: GridLaunch | None = None,
 ) -> Kernel:
     """The CUDA kernel of a fused node or a relayout. Values are row-major, or images and weights
     whose channels run fastest. A contraction keeps to `order` where it can, if it is given;
-    `looped` ones are of a loop's body, whose pointwise kernels go `along` with a launch.
+    `in_loop` ones are of a loop's body, whose pointwise kernels go `aligned_with` with a launch.
     CompileError if there is more of something than the kernel can count."""
     if not isinstance(node, KernelNode):
         node = conversion(node)
     if not any(v.type.size for v in node.outputs):
         return Launches(node, {}).kernel((), ())
     # The body of a loop is one text for all iterations as it is.
-    node, offsets = (node, ()) if looped else moved_inputs(node)
+    node, offsets = (node, ()) if in_loop else moved_inputs(node)
     lower = TEMPLATES[node.op.template]
     if lower is lower_pointwise:
-        kernel = lower_pointwise(node, along)
+        kernel = lower_pointwise(node, aligned_with)
     elif lower is lower_reduce:
-        kernel = lower_reduce(node, target.draws_tickets and not looped)
+        kernel = lower_reduce(node, target.draws_tickets and not in_loop)
     elif lower is lower_attend:
-        kernel = lower_attend(node, target.draws_tickets and not looped)
+        kernel = lower_attend(node, target.draws_tickets and not in_loop)
     elif lower is lower_contract:
-        kernel = lower_contract(node, ContractOptions.of(target, order, looped))
+        kernel = lower_contract(node, ContractOptions.of(target, order, in_loop))
     else:
         kernel = lower(node)
     return _complete(node, kernel, offsets)
@@ -79,12 +79,12 @@ def lower_members(group: KernelNode) -> dict[str, Kernel]:
     }
 
 
-def cuda_candidates(node: KernelNode, target: Target, looped: bool = False) -> list[Kernel]:
+def cuda_candidates(node: KernelNode, target: Target, in_loop: bool = False) -> list[Kernel]:
     """The kernels that may compute a fused contraction, `lower_cuda`'s first."""
     if not any(v.type.size for v in node.outputs):
         return [lower_cuda(node, target)]
-    node, offsets = (node, ()) if looped else moved_inputs(node)
-    found = contract_candidates(node, ContractOptions.of(target, looped=looped))
+    node, offsets = (node, ()) if in_loop else moved_inputs(node)
+    found = contract_candidates(node, ContractOptions.of(target, looped=in_loop))
     return [_complete(node, kernel, offsets) for kernel in found]
 
 

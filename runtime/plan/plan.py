@@ -190,12 +190,12 @@ def all_steps(steps: Sequence[Step]) -> list[Step]:
 class LaunchPart:
     """A launch of a joined launch: number `launch` of the kernel of step `step`, as `all_steps`
     counts; of a copy number 0. With `waits` all blocks wait for each other before it. Blocks of one
-    number of parts with `own` are played by one block, which waits for itself alone."""
+    number of parts with `owns_rows` are played by one block, which waits for itself alone."""
 
     step: int
     launch: int
     waits: bool
-    own: bool = False
+    owns_rows: bool = False
 
 
 @dataclass(frozen=True)
@@ -273,7 +273,7 @@ class Plan:
 
     prove: ClassVar[Callable[[Plan], Certificate]]
     """Set by `graphc.runtime.proof`, which stands above this folder."""
-    written: ClassVar[Callable[[Plan, bool], str]]
+    format_text: ClassVar[Callable[[Plan, bool], str]]
     """Set by `text.py`, which knows what a plan is."""
 
     def verify(self) -> Certificate:
@@ -292,4 +292,4 @@ class Plan:
 
     def text(self, measured: bool = False) -> str:
         """One line per step. `measured` adds measured times where there are any."""
-        return Plan.written(self, measured)
+        return Plan.format_text(self, measured)

@@ -101,4 +101,4 @@ def _place(place: Range) -> str:
     return f"{place.value}={place.segment}+{place.start}..{place.stop}{moves}"
 
 
-Plan.written = plan_text
+Plan.format_text = plan_text

@@ -70,7 +70,7 @@ class Assembly:
         self.buffers.append(buffer)
         return len(self.buffers) - 1
 
-    def settle(self, root: Value, segment: str, turn: int = NEW) -> BufferAccess:
+    def assign_buffer(self, root: Value, segment: str, turn: int = NEW) -> BufferAccess:
         """Give `root` a buffer of its own, or what it has already."""
         if root not in self.home:
             buffer = self.buffer(segment, root.type.nbytes)
@@ -82,12 +82,12 @@ class Assembly:
         outputs = [y for _, y in loop.stacks]
         wanted = [k for k, y in enumerate(outputs) if self.roots[y] == y and self.uses[y]]
         xs = [self.roots[x] for _, x in loop.scanned]
-        dying = [j for j, x in enumerate(xs) if self.uses[x] == 1 and self.lies_alone(x)]
+        dying = [j for j, x in enumerate(xs) if self.uses[x] == 1 and self.gets_own_buffer(x)]
         free = [k for k in wanted if outputs[k] not in self.results]
         body = self.plan_body(loop.op, wanted, dying, free)
         self.bodies[loop.node.outputs[0]] = body
         for i, slot in body.slots.items():
-            if not slot.own:
+            if not slot.needs_buffer:
                 continue
             buffer, end = self.buffer("work", slot.nbytes), loop.carries[i].last
             self.home[end] = slot.last_access(buffer, end.name)
@@ -96,7 +96,7 @@ class Assembly:
                     y = outputs[_stack_of(loop.op, element, wanted)]
                     self.home[y] = BufferAccess(buffer, y.name, (start, y.type.nbytes))
 
-    def lies_alone(self, root: Value) -> bool:
+    def gets_own_buffer(self, root: Value) -> bool:
         """Whether `root` is made here and will have a buffer of its own, not part of a carry's."""
         return root in self.producer and root not in self.home
 
@@ -108,7 +108,7 @@ class Assembly:
                 continue
             carries = Scan.bind(node).carries
             for i, slot in self.bodies[node.outputs[0]].slots.items():
-                last = self.settle(carries[i].last, "work")
+                last = self.assign_buffer(carries[i].last, "work")
                 initial = self.roots[carries[i].initial]
                 free = initial in self.producer and initial not in self.home
                 if free and self.uses[initial] == 1 and self.buffers[last.buffer].start is None:
@@ -119,7 +119,7 @@ class Assembly:
             if _is_empty(node):
                 for value in node.outputs:
                     if self.roots[value] == value:
-                        self.settle(value, "work")
+                        self.assign_buffer(value, "work")
         for node in self.nodes:
             if isinstance(node.op, Scan):
                 self.loop(Scan.bind(node))
@@ -140,16 +140,15 @@ class Assembly:
         return self.kernel(node).inplace
 
     def may_overwrite(self, old: Value, new: Value) -> bool:
-        """Whether the producer of `new` may write it over `old`; if so, it will. Its home is not
-        decided yet."""
+        """Whether the producer of `new`, which has no buffer yet, may write it over `old`."""
         if new not in self.producer or new in self.home:
             return False
-        return self.overwriting.allow(old, new, self.inplace(new))
+        return self.overwriting.allows(old, new, self.inplace(new))
 
     def launch(self, node: Node) -> None:
         kernel = self.kernel(node)
         reads = tuple(self.home[self.roots[v]] for v in node.inputs)
-        writes = [self.settle(v, "work") for v in node.outputs]
+        writes = [self.assign_buffer(v, "work") for v in node.outputs]
         if kernel.workspace:
             writes.append(self.workspace(kernel, f"{node.outputs[0].name}.workspace"))
         self.tasks.append(Task(kernel, reads, tuple(writes), node.where))
@@ -168,11 +167,11 @@ class Assembly:
         for i, slot in body.slots.items():
             last, initial = self.home[loop.carries[i].last], begin[i]
             first = _first_access(slot, last, self.roots[loop.carries[i].initial])
-            if initial.place != first.place:
+            if initial.byte_range != first.byte_range:
                 self.copy(initial, first)
                 initial = first
             carries.append((slot, initial, last))
-            part = None if slot.own else last.part
+            part = None if slot.needs_buffer else last.part
             operands[f"carry {i}"] = BufferAccess(last.buffer, f"{slot.old.name}.slots", part)
         operands.update((f"scanned {j}", x) for j, x in enumerate(xs))
         stacks = []
@@ -181,7 +180,7 @@ class Assembly:
                 x = xs[body.overlays[k]]
                 self.home[y] = replace(x, value=y.name, turn=x.turn + 1)
             if self.roots[y] == y and self.uses[y]:
-                stacks.append((body.stacks[k], self.settle(y, "work")))
+                stacks.append((body.stacks[k], self.assign_buffer(y, "work")))
                 operands[f"stack {k}"] = self.home[y]
         used = body.used
         scanned = [
@@ -194,7 +193,7 @@ class Assembly:
             memory = BufferAccess(self.buffer("work", *sizes), f"{name}.iteration")
         reads = [a for n, a in operands.items() if n.startswith("constant") and n in used]
         reads += [initial for _, initial, _ in carries] + [x for _, x in scanned]
-        writes = [operands[f"carry {i}"] for i, slot in body.slots.items() if slot.own]
+        writes = [operands[f"carry {i}"] for i, slot in body.slots.items() if slot.needs_buffer]
         writes += [last for _, _, last in carries] + [y for _, y in stacks]
         needed = {n: a for n, a in operands.items() if n in used}
         whole = LoopStage(body, needed, tuple(carries), tuple(scanned), tuple(stacks))
@@ -236,7 +235,7 @@ class Assembly:
         before = [0] * len(self.tasks)
         drawn: dict[str, int] = {}
         for i, task in enumerate(self.tasks):
-            if task.kernel is not None and task.kernel.draws:
+            if task.kernel is not None and task.kernel.draws_tickets:
                 before[i] |= drawn.get(task.name, 0)
                 drawn[task.name] = 1 << i
             for access in task.reads:
@@ -253,13 +252,13 @@ class Assembly:
 def _first_access(slot: CarrySlot, last: BufferAccess, initial: Value) -> BufferAccess:
     """Where a loop expects a carry's initial value, given where it leaves the last."""
     first = slot.first_access(last.buffer, initial.name)
-    return first if slot.own else replace(first, part=last.part)
+    return first if slot.needs_buffer else replace(first, part=last.part)
 
 
-def _stack_of(op: Scan, element: Value, wanted: Collection[int]) -> int:
+def _stack_of(op: Scan, element: Value, needed: Collection[int]) -> int:
     """The number of the wanted stack of `element`, a root of the body."""
     roots = body_roots(op.body)
-    return next(k for k in wanted if roots[op.stacks[k]] == element)
+    return next(k for k in needed if roots[op.stacks[k]] == element)
 
 
 def _is_empty(node: Node) -> bool:

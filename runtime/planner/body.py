@@ -30,16 +30,16 @@ def plan_body(
     arrange: ArrangeTasks,
     alignment: int,
     op: Scan,
-    wanted: Collection[int],
-    dying: Collection[int],
-    free: Collection[int],
+    needed: Collection[int],
+    overwritable: Collection[int],
+    movable: Collection[int],
 ) -> LoopBody:
-    """The planned body of `op`. Stacks begin on multiples of `alignment` bytes. `wanted` are the
-    numbers of the stacks that the loop is to make, `dying` those of the scanned values that a stack
-    may lie over, and `free` those of the stacks that may lie there. Raises PlanError for a node
+    """The planned body of `op`. Stacks begin on multiples of `alignment` bytes. `needed` are the
+    numbers of the stacks that the loop is to make, `overwritable` those of the scanned values that a stack
+    may lie over, and `movable` those of the stacks that may lie there. Raises PlanError for a node
     without a kernel."""
     within = partial(plan_body, kernels, arrange, alignment)
-    made = _BodyAssembly(op, kernels, within, alignment, wanted, dying, free)
+    made = _BodyAssembly(op, kernels, within, alignment, needed, overwritable, movable)
     tasks = made.in_order()
     return LoopBody(op, tasks, arrange(tasks), made.slots, made.stacks, made.overlays)
 
@@ -53,13 +53,13 @@ class _BodyAssembly(Assembly):
         kernels: Mapping[str, Kernel],
         plan_body: PlanBody,
         alignment: int,
-        wanted: Collection[int],
-        dying: Collection[int],
-        free: Collection[int],
+        needed: Collection[int],
+        overwritable: Collection[int],
+        movable: Collection[int],
     ) -> None:
         super().__init__(op.body, kernels, plan_body)
         self.op, self.alignment = op, alignment
-        self.wanted, self.dying, self.free = wanted, dying, free
+        self.needed, self.overwritable, self.movable = needed, overwritable, movable
         self.slots: dict[int, CarrySlot] = {}
         self.stacks: dict[int, Value] = {}
         self.overlays: dict[int, int] = {}
@@ -70,7 +70,7 @@ class _BodyAssembly(Assembly):
             self.place(v, f"scanned {j}", v.type.nbytes, *self.entries(v))
         for i in range(op.carries):
             self.place_carry(i)
-        for k in wanted:
+        for k in needed:
             self.place_stack(k)
         self.claim_initial_values()
         self.launch_all()
@@ -103,13 +103,14 @@ class _BodyAssembly(Assembly):
         if new == old:
             return self.place(old, f"constant carry {i}", old.type.nbytes)
         fresh = new in self.producer and new not in self.home
-        stacked = [self.roots[op.stacks[k]] for k in self.wanted]
+        stacked = [self.roots[op.stacks[k]] for k in self.needed]
         if fresh and (new in stacked or old in stacked):
             # Of two stacks that are an entry apart only one may begin where it must.
             both = new not in stacked or old.type.nbytes % self.alignment == 0
             stacks = new in stacked, old in stacked and both
             slot = stacked_slot(old, new, op.length, op.reverse, *stacks)
         elif self.may_overwrite(old, new):
+            self.overwriting.decide(old, new)
             slot = slot_in_place(old, new)
         else:
             slot = paired_slot(old, new, op.length)
@@ -117,7 +118,7 @@ class _BodyAssembly(Assembly):
         old_place, new_place = slot.moves(op.length, op.reverse)
         self.place(old, f"carry {i}", old.type.nbytes, *old_place)
         buffer = self.home[old].buffer
-        if slot.own:
+        if slot.needs_buffer:
             buffer = self.add_buffer(PlannedBuffer(f"carry {i}", old.type.nbytes, *new_place))
         target = BufferAccess(buffer, new.name)
         if fresh:
@@ -128,7 +129,7 @@ class _BodyAssembly(Assembly):
     def place_stack(self, k: int) -> None:
         element = self.roots[self.op.stacks[k]]
         self.stacks[k] = element
-        if any(slot.holds(element) for slot in self.slots.values()):
+        if any(slot.has_stack_of(element) for slot in self.slots.values()):
             return
         start, move = self.entries(element)
         target = BufferAccess(
@@ -142,11 +143,12 @@ class _BodyAssembly(Assembly):
 
     def overlaid(self, k: int, element: Value) -> BufferAccess | None:
         """The scanned value that the stack may lie over."""
-        if k not in self.free:
+        if k not in self.movable:
             return None
-        for j in sorted(set(self.dying) - set(self.overlays.values())):
+        for j in sorted(set(self.overwritable) - set(self.overlays.values())):
             x = self.op.elements[j]
             if x.type.nbytes == element.type.nbytes and self.may_overwrite(x, element):
+                self.overwriting.decide(x, element)
                 self.overlays[k] = j
                 return replace(self.home[x], value=element.name, turn=NEW)
         return None

@@ -26,7 +26,7 @@ def make_tasks(
 
     Raises PlanError for a node without a kernel.
     """
-    arrange_body = partial(arrange, streams=streams, machine=machine, looped=True)
+    arrange_body = partial(arrange, streams=streams, machine=machine, in_loop=True)
     plan = partial(plan_body, kernels, arrange_body, kind_of(machine.device).copied_bytes)
     return _GraphAssembly(graph, kernels, plan).tasks_in_order()
 
@@ -37,8 +37,8 @@ class _GraphAssembly(Assembly):
     def __init__(self, graph: Graph, kernels: Mapping[str, Kernel], plan_body: PlanBody) -> None:
         super().__init__(graph, kernels, plan_body)
         self.updates = {s: self.roots[new] for s, new in graph.updates if self.roots[new] != s}
-        self.state = [(v, self.settle(v, "state", OLD)) for v in graph.state]
-        self.inputs = [(v, self.settle(v, "io", OLD)) for v in graph.inputs]
+        self.state = [(v, self.assign_buffer(v, "state", OLD)) for v in graph.state]
+        self.inputs = [(v, self.assign_buffer(v, "io", OLD)) for v in graph.inputs]
         in_place = self.choose_in_place()
         self.outputs = self.place_outputs()
         self.claim_initial_values()
@@ -59,6 +59,7 @@ class _GraphAssembly(Assembly):
         chosen: set[Value] = set()
         for state, new in self.updates.items():
             if self.may_overwrite(state, new):
+                self.overwriting.decide(state, new)
                 self.home[new] = BufferAccess(self.home[state].buffer, new.name)
                 chosen.add(state)
         return chosen

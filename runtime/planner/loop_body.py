@@ -55,7 +55,7 @@ class CarrySlot:
         return self.old.type.nbytes
 
     @property
-    def own(self) -> bool:
+    def needs_buffer(self) -> bool:
         """Whether it needs memory of its own: in place it may lie in any buffer of its size."""
         return self.period != 1 or self.stacked
 
@@ -63,18 +63,18 @@ class CarrySlot:
     def stacked(self) -> bool:
         return self.new_stack is not None or self.old_stack is not None
 
-    def holds(self, element: Value) -> bool:
+    def has_stack_of(self, element: Value) -> bool:
         """Whether the stack of this value of the body lies in the slot."""
         new = self.new_stack is not None and element == self.new
         return new or (self.old_stack is not None and element == self.old)
 
     def first_access(self, buffer: int, name: str) -> BufferAccess:
         """The initial value, called `name`, in this buffer."""
-        part = (self.initial, self.size) if self.own else None
+        part = (self.initial, self.size) if self.needs_buffer else None
         return BufferAccess(buffer, name, part, FIRST)
 
     def last_access(self, buffer: int, name: str) -> BufferAccess:
-        part = (self.last, self.size) if self.own else None
+        part = (self.last, self.size) if self.needs_buffer else None
         return BufferAccess(buffer, name, part, NEW)
 
     def moves(self, count: int, reverse: bool) -> tuple[tuple[int, Move], tuple[int, Move]]:
@@ -150,7 +150,7 @@ class LoopBody:
     def inplace(self) -> tuple[tuple[int, int], ...]:
         """(input, output) pairs of the loop that may be the same memory, as of a kernel."""
         _, numbers, _ = self.op.split_inputs(range(len(self.op.body.inputs)))
-        return tuple((numbers[i], i) for i, slot in self.slots.items() if not slot.own)
+        return tuple((numbers[i], i) for i, slot in self.slots.items() if not slot.needs_buffer)
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class LoopTask:
     say what each stage but the first scans of the one before."""
 
     name: str
-    parts: tuple[LoopStage, ...]
+    stages: tuple[LoopStage, ...]
     tasks: Tasks
     arrangement: Arrangement
     memory: BufferAccess | None
@@ -182,16 +182,16 @@ class LoopTask:
     @property
     def length(self) -> int:
         """The iterations of a stage."""
-        return self.parts[0].body.op.length
+        return self.stages[0].body.op.length
 
     @property
     def count(self) -> int:
         """The iterations of the whole."""
-        return self.length + len(self.parts) - 1
+        return self.length + len(self.stages) - 1
 
     @property
     def reverse(self) -> bool:
-        return self.parts[0].body.op.reverse
+        return self.stages[0].body.op.reverse
 
     @property
     def demand(self) -> Demand:
@@ -205,7 +205,7 @@ def operand_name(stage: int, name: str) -> str:
     return f"{name} of stage {stage}" if stage else name
 
 
-def twins(node: Node, roots: Mapping[Value, Value]) -> dict[Value, Value]:
+def duplicate_outputs(node: Node, roots: Mapping[Value, Value]) -> dict[Value, Value]:
     """Outputs of a scan that are another value: an input, or an output of the same contents that
     comes before. `roots` are those of the graph around it, for what comes before the node."""
     loop = Scan.bind(node)
@@ -226,7 +226,7 @@ def body_roots(graph: Graph) -> dict[Value, Value]:
     """For each value the one whose bytes it is."""
     roots = {v: v for v in (*graph.inputs, *graph.state)}
     for node in graph.nodes:
-        same = twins(node, roots) if isinstance(node.op, Scan) else {}
+        same = duplicate_outputs(node, roots) if isinstance(node.op, Scan) else {}
         for value in node.outputs:
             alias = roots[node.inputs[0]] if is_alias(node) else same.get(value, value)
             roots[value] = alias

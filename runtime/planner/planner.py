@@ -41,7 +41,7 @@ def make_plan(
     workers: int | None = None,
     measured: Mapping[str, float] | None = None,
     search: bool = False,
-    room: int = 0,
+    slack_bytes: int = 0,
 ) -> Plan:
     """The plan of `graph`, whose nodes are kernels, relayouts, reshapes that move nothing, and
     scans whose bodies are such graphs again.
@@ -49,7 +49,7 @@ def make_plan(
     `kernels` maps the name of each node's first output to its kernel, in bodies too; a reshape and
     a scan have none. `streams` is 1 to 8. `workers` are those of a CPU, by default one for each
     stream; `measured` are microseconds of kernels that are known better than by estimate; `search`
-    asks for a long search for a packing; `room` are bytes that the plan may take besides, so that
+    asks for a long search for a packing; `slack_bytes` are bytes that the plan may take besides, so that
     parts of a joined launch wait less. Raises PlanError for a node without a kernel, or two
     kernels of one name.
     """
@@ -57,7 +57,7 @@ def make_plan(
     machine = DeviceModel(device, workers or streams, measured or {})
     tasks = make_tasks(graph, kernels, streams, machine)
     tasks, merged = merge_wavefronts(tasks, streams, machine)
-    arrangement = arrange(tasks, streams, machine, search=search, room=room)
+    arrangement = arrange(tasks, streams, machine, search=search, slack_bytes=slack_bytes)
     places = _AccessRanges(tasks, arrangement)
     return Plan(
         name=graph.name,
@@ -154,7 +154,7 @@ def _loop(
 ) -> Loop:
     operands: dict[str, Range] = {}
     names: dict[str, str] = {}
-    for stage, part in enumerate(loop.parts):
+    for stage, part in enumerate(loop.stages):
         own = {name: places.range(access) for name, access in part.operands.items()}
         operands.update((operand_name(stage, name), place) for name, place in own.items())
         op = part.body.op
@@ -163,7 +163,7 @@ def _loop(
         names.update((v.name, own[name].value) for name, v in kept if name in own)
     memory = places.range(loop.memory) if loop.memory else None
     inner = _AccessRanges(loop.tasks, loop.arrangement, places.depth + 1, operands, memory, names)
-    numbered = list(enumerate(loop.parts))
+    numbered = list(enumerate(loop.stages))
     return Loop(
         stream,
         loop.name,
@@ -189,7 +189,7 @@ def _loop(
         loop.reverse,
         task.where,
         task.stage,
-        len(loop.parts),
+        len(loop.stages),
         tuple(Link(e.name, v.name, n) for n, (e, v) in enumerate(loop.links, 1)),
     )
 

@@ -16,7 +16,7 @@ from graphc.runtime.planner.streams import (
     StreamSchedule,
     assign_streams,
     expected_order,
-    longest_way,
+    longest_path,
     needed_events,
     stream_order,
     transitive_reduction,
@@ -48,12 +48,12 @@ def arrange(
     tasks: Tasks,
     streams: int,
     machine: DeviceModel,
-    looped: bool = False,
+    in_loop: bool = False,
     search: bool = False,
-    room: int = 0,
+    slack_bytes: int = 0,
 ) -> Arrangement:
     """Arrange `tasks` on at most `streams` streams, after a long `search` for a packing or a brief
-    one, in about `room` bytes more than it takes if parts of a joined launch wait less by it.
+    one, in about `slack_bytes` bytes more than it takes if parts of a joined launch wait less by it.
     The tasks of a loop's body need no event for the beginning and the end of an iteration."""
     serial = memory_order(tasks)
     in_turn = stream_order(tasks.predecessors, StreamSchedule(serial, (0,) * len(serial)))
@@ -63,31 +63,31 @@ def arrange(
     before = expected_order(tasks.predecessors, schedule)
     work = LONG if search else BRIEF
     packing = plan_memory(tasks, schedule.order, before, bound, work)
-    if room and streams == 1 and machine.barrier:
+    if slack_bytes and streams == 1 and machine.barrier:
         # What depends on nothing of each other may share an interval between two waits.
         needed = ancestors(tasks.predecessors, schedule.order)
         apart = plan_memory(tasks, schedule.order, needed, bound, work)
-        if apart.peak_bytes <= packing.peak_bytes + _slack(tasks, room, packing.peak_bytes):
+        if apart.peak_bytes <= packing.peak_bytes + _slack(tasks, slack_bytes, packing.peak_bytes):
             packing = apart
     reuse = reuse_edges(tasks, packing.starts, schedule.order)
     edges = [own | extra for own, extra in zip(tasks.predecessors, reuse, strict=True)]
-    events = needed_events(edges, schedule, looped)
+    events = needed_events(edges, schedule, in_loop)
     whole = transitive_reduction(stream_order(edges, schedule), schedule.order)
     spent = makespan([[*bits(m)] for m in whole], schedule.stream, demands, machine.event)
     used = [d.microseconds * max(d.places, d.memory) for d in demands]
     alone = [d.microseconds for d in demands]
     # A loop may become a stage behind another: it may hold nothing up but what it uses.
     least = [u if t.loop else a for u, a, t in zip(used, alone, tasks.tasks, strict=True)]
-    path = max(longest_way(tasks.predecessors, serial, least), default=0.0)
+    path = max(longest_path(tasks.predecessors, serial, least), default=0.0)
     estimate = Estimate(spent, sum(alone), max(path, sum(used)))
     return Arrangement(schedule, events, packing, bound, joined(demands, spent), estimate)
 
 
-def _slack(tasks: Tasks, room: int, peak: int) -> int:
-    """The bytes that tasks may take besides a `peak`: `room`, or more if all can be joined."""
+def _slack(tasks: Tasks, requested: int, peak: int) -> int:
+    """The bytes that tasks may take besides a `peak`: `requested`, or more if all can be joined."""
     if not all(joinable(task.kernel) for task in tasks.tasks if task.kernel is not None):
-        return room
-    return max(room, min(peak // SLACK_SHARE, MOST_SLACK))
+        return requested
+    return max(requested, min(peak // SLACK_SHARE, MOST_SLACK))
 
 
 def _demand(tasks: Tasks, task: Task, machine: DeviceModel) -> Demand:

@@ -109,7 +109,7 @@ class _Footprint:
 
     def __init__(self, tasks: Tasks) -> None:
         self.tasks = tasks
-        self.room = {b: tasks.buffers[b].room for b in tasks.work_uses()}
+        self.room = {b: tasks.buffers[b].aligned_bytes for b in tasks.work_uses()}
         self.touched = [
             {a.buffer for a in (*t.reads, *t.writes) if a.buffer in self.room} for t in tasks.tasks
         ]

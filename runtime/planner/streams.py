@@ -69,7 +69,7 @@ def assign_streams(
     if streams == 1:
         return StreamSchedule(tuple(serial), (0,) * len(serial))
     reduced = transitive_reduction(tasks.predecessors, serial)
-    way = longest_way(reduced, serial, [d.microseconds for d in demands])
+    way = longest_path(reduced, serial, [d.microseconds for d in demands])
     chain = _chains(reduced, serial, way)
     folding = _Folding(tasks, serial, reduced, demands, way, chain, streams, event)
     return _critical_first(folding.run(), tasks, reduced, demands, way)
@@ -98,7 +98,7 @@ def stream_order(predecessors: Sequence[int], schedule: StreamSchedule) -> list[
 
 
 def needed_events(
-    predecessors: Sequence[int], schedule: StreamSchedule, looped: bool = False
+    predecessors: Sequence[int], schedule: StreamSchedule, in_loop: bool = False
 ) -> tuple[StreamEvent, ...]:
     """The events without which a dependency, the fork or the join would be lost; one per task
     that is waited for, in the order of issue. The tasks of a loop's body fork and join without."""
@@ -111,7 +111,7 @@ def needed_events(
     targets: dict[int, list[int]] = {}
     for i in whole.order:
         for j in bits(reduced[i]):
-            if stream[i] != stream[j] and not (looped and (i == end or j == begin)):
+            if stream[i] != stream[j] and not (in_loop and (i == end or j == begin)):
                 targets.setdefault(j, []).append(i)
     return tuple(
         StreamEvent(
@@ -133,7 +133,7 @@ def transitive_reduction(predecessors: Sequence[int], order: Sequence[int]) -> l
     return reduced
 
 
-def longest_way(
+def longest_path(
     predecessors: Sequence[int], order: Sequence[int], microseconds: Sequence[float]
 ) -> list[float]:
     """For each task the time from its beginning to the end along the longest path."""

@@ -39,7 +39,7 @@ class BufferAccess:
     turn: int = NEW
 
     @property
-    def place(self) -> tuple[int, tuple[int, int] | None]:
+    def byte_range(self) -> tuple[int, tuple[int, int] | None]:
         """Its bytes, whatever they hold."""
         return self.buffer, self.part
 
@@ -89,13 +89,13 @@ class PlannedBuffer:
     least: int | None = None
 
     @property
-    def room(self) -> int:
+    def aligned_bytes(self) -> int:
         """Bytes with alignment."""
         return aligned(self.nbytes)
 
     @property
-    def least_room(self) -> int:
-        return self.room if self.least is None else aligned(self.least)
+    def least_aligned_bytes(self) -> int:
+        return self.aligned_bytes if self.least is None else aligned(self.least)
 
 
 @dataclass(frozen=True)
@@ -115,9 +115,9 @@ class Tasks:
     state: tuple[tuple[Value, BufferAccess], ...]
 
     @cached_property
-    def rooms(self) -> list[int]:
+    def aligned_sizes(self) -> list[int]:
         """Bytes of each buffer, with alignment."""
-        return [buffer.room for buffer in self.buffers]
+        return [buffer.aligned_bytes for buffer in self.buffers]
 
     def nbytes(self, access: BufferAccess) -> int:
         """The bytes that an access touches."""

@@ -7,7 +7,7 @@ product of one step, it may become a stage of a wavefront (`wavefront.py`): an i
 layer that it reads, one before the layer that reads it.
 
 A kernel can be taken step by step if time and rows are its first axis and no row needs another one.
-The kernel of a step adds the same terms in the same order (`Kernel.order`), so its rows have the
+The kernel of a step adds the same terms in the same order (`Kernel.summation_order`), so its rows have the
 same bits: which of the two a plan plays may depend on how many streams it has.
 """
 
@@ -53,7 +53,7 @@ class KernelBetweenLoops:
 class TimeStep:
     """A kernel taken step by step: the `node` of an iteration, and its `kernel`."""
 
-    all: KernelBetweenLoops
+    all_steps: KernelBetweenLoops
     node: KernelNode
     kernel: Kernel
 
@@ -101,7 +101,7 @@ class StepwisePlanner:
         roots = body_roots(self.graph)
         chains: list[dict[Value, TimeStep]] = []
         for output, step in self.steps.items():
-            read = {roots[v] for v in step.all.node.inputs}
+            read = {roots[v] for v in step.all_steps.node.inputs}
             chain = next((c for c in chains if read & c.keys()), None)
             if chain is None:
                 chains.append(chain := {})
@@ -257,7 +257,7 @@ def _of_rows(node: Node, length: int) -> Op | None:
 def _as_loop(step: TimeStep, names: Names) -> list[Node]:
     """The loop that makes what the kernel of all steps makes, between views that tell time from
     rows."""
-    node, inside, length = step.all.node, step.node, step.all.length
+    node, inside, length = step.all_steps.node, step.node, step.all_steps.length
 
     def stack(of: Value, element: Value) -> Value:
         type = replace(of.type, shape=(length, *element.type.shape))
@@ -268,7 +268,7 @@ def _as_loop(step: TimeStep, names: Names) -> list[Node]:
 
     constants, elements, before = [], [], []
     for inner, outer, element in zip(node.body.inputs, node.inputs, inside.inputs, strict=True):
-        if inner in step.all.over_time:
+        if inner in step.all_steps.over_time:
             elements.append((element, stack(outer, element)))
             before.append(view(outer, elements[-1][1]))
         else:
@@ -277,7 +277,7 @@ def _as_loop(step: TimeStep, names: Names) -> list[Node]:
     name = names.fresh(f"{inside.op.kernel}.body")
     body = Graph(name, inputs, (), (inside,), inside.outputs)
     made = stack(node.output, inside.output)
-    op = Scan(body, length, 0, len(elements), step.all.reverse)
+    op = Scan(body, length, 0, len(elements), step.all_steps.reverse)
     return [*before, Node(op, outputs, (made,), node.where), view(made, node.output)]
 
 

@@ -41,15 +41,15 @@ def merge_wavefronts(tasks: Tasks, streams: int, machine: DeviceModel) -> tuple[
     begun = set[str]()
     while starts := [a for a, _ in _pairs(tasks) if tasks.tasks[a].name not in begun]:
         begun.add(tasks.tasks[starts[0]].name)
-        tasks = _grown(tasks, starts[0], streams, machine)
-    loops = [t.loop for t in tasks.tasks if isinstance(t.loop, LoopTask) and len(t.loop.parts) > 1]
+        tasks = _with_more_stages(tasks, starts[0], streams, machine)
+    loops = [t.loop for t in tasks.tasks if isinstance(t.loop, LoopTask) and len(t.loop.stages) > 1]
     return tasks, [
-        f"wavefront: {loop.name} plays {len(loop.parts)} loops of {loop.length} iterations at once"
+        f"wavefront: {loop.name} plays {len(loop.stages)} loops of {loop.length} iterations at once"
         for loop in loops
     ]
 
 
-def _grown(tasks: Tasks, a: int, streams: int, machine: DeviceModel) -> Tasks:
+def _with_more_stages(tasks: Tasks, a: int, streams: int, machine: DeviceModel) -> Tasks:
     """The tasks with as many loops behind loop `a` as stages of it as are estimated to gain most:
     what one does not gain may come with the next, as with a product between two layers."""
     name, best, most, apart = tasks.tasks[a].name, tasks, -math.inf, 0.0
@@ -88,13 +88,13 @@ def _link(first: LoopTask, second: LoopTask) -> tuple[Value, Value] | None:
     """(element of the second, value of the first) where the second scans a stack that the last
     stage of the first makes, and needs nothing else of the first."""
     same = (first.length, first.reverse) == (second.length, second.reverse)
-    if not same or len(second.parts) > 1 or _has_loops(first) or _has_loops(second):
+    if not same or len(second.stages) > 1 or _has_loops(first) or _has_loops(second):
         return None
-    last, part = first.parts[-1], second.parts[0]
+    last, part = first.stages[-1], second.stages[0]
     made = {y: v for v, y in last.stacks if v not in last.body.op.body.inputs}
     links = [(element, made[x]) for element, x in part.scanned if x in made]
-    written = {y for p in first.parts for _, y in p.stacks}
-    written |= {end for p in first.parts for _, _, end in p.carries}
+    written = {y for p in first.stages for _, y in p.stacks}
+    written |= {end for p in first.stages for _, _, end in p.carries}
     others = [x for _, x in part.scanned if x in written]
     others += [start for _, start, _ in part.carries if start in written]
     others += [a for n, a in part.operands.items() if n.startswith("constant") and a in written]
@@ -112,15 +112,15 @@ def _staged(
     threads."""
     first, second = tasks.tasks[a].loop, tasks.tasks[b].loop
     assert isinstance(first, LoopTask) and isinstance(second, LoopTask)
-    part = second.parts[0]
+    part = second.stages[0]
     scanned = tuple(pair for pair in part.scanned if pair[0] != link[0])
-    parts = (*first.parts, replace(part, scanned=scanned))
+    parts = (*first.stages, replace(part, scanned=scanned))
     body = _body(parts)
     if not kind_of(machine.device).overlaps_chunks and any(
         t.kernel and max(t.kernel.phases) > 1 for t in body.tasks
     ):
         return None
-    arrangement = arrange(body, streams, machine, looped=True)
+    arrangement = arrange(body, streams, machine, in_loop=True)
     return LoopTask(first.name, parts, body, arrangement, None, (*first.links, link))
 
 
@@ -137,7 +137,7 @@ def _body(parts: tuple[LoopStage, ...]) -> Tasks:
         ) -> tuple[BufferAccess, ...]:
             return tuple(replace(access, buffer=access.buffer + shift) for access in accesses)
 
-        buffers += [_later(b, stage, part.body.op.length, len(parts)) for b in own.buffers]
+        buffers += [_delayed(b, stage, part.body.op.length, len(parts)) for b in own.buffers]
         predecessors += [mask << start for mask in own.predecessors]
         tasks += [
             replace(task, reads=moved(task.reads), writes=moved(task.writes), stage=stage)
@@ -146,7 +146,7 @@ def _body(parts: tuple[LoopStage, ...]) -> Tasks:
     return Tasks(tuple(tasks), tuple(predecessors), tuple(buffers), (), (), ())
 
 
-def _later(buffer: PlannedBuffer, stage: int, length: int, stages: int) -> PlannedBuffer:
+def _delayed(buffer: PlannedBuffer, stage: int, length: int, stages: int) -> PlannedBuffer:
     """A buffer of a body that begins `stage` iterations later in a loop of several stages."""
     if buffer.segment == "work":
         return buffer

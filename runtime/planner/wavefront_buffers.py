@@ -25,10 +25,10 @@ def pass_on(tasks: Tasks, a: int, b: int, element: Value, value: Value) -> Tasks
     scans it as `element`, in as little memory as can be; right only where they become one."""
     first, second = tasks.tasks[a].loop, tasks.tasks[b].loop
     assert isinstance(first, LoopTask) and isinstance(second, LoopTask)
-    before, behind = first.parts[-1], second.parts[0]
+    before, behind = first.stages[-1], second.stages[0]
     passed = dict(behind.scanned)[element]
     kept = replace(before, stacks=tuple(s for s in before.stacks if s[1] != passed))
-    if any(y.place == passed.place for _, y in behind.stacks):
+    if any(y.byte_range == passed.byte_range for _, y in behind.stacks):
         return _with_part(tasks, a, kept)
     writer, reader = (_operands(loop, passed.buffer) for loop in (first, second))
     if first.length < 3 or len(writer) != 1 or len(reader) != 1:
@@ -59,7 +59,7 @@ def pass_on(tasks: Tasks, a: int, b: int, element: Value, value: Value) -> Tasks
 
 def _operands(loop: LoopTask, buffer: int) -> list[str]:
     """The operands of all stages that lie there."""
-    return [n for part in loop.parts for n, x in part.operands.items() if x.buffer == buffer]
+    return [n for part in loop.stages for n, x in part.operands.items() if x.buffer == buffer]
 
 
 def _is_private(
@@ -96,9 +96,9 @@ def _swapped(task: Task, swaps: Mapping[BufferAccess, BufferAccess]) -> Task:
             scanned=tuple((v, swap(x)) for v, x in part.scanned),
             stacks=tuple((v, swap(y)) for v, y in part.stacks),
         )
-        for part in task.loop.parts
+        for part in task.loop.stages
     )
-    return replace(task, loop=replace(task.loop, parts=parts))
+    return replace(task, loop=replace(task.loop, stages=parts))
 
 
 def _moved(
@@ -121,7 +121,7 @@ def _with_part(tasks: Tasks, number: int, part: LoopStage) -> Tasks:
     """The tasks with another last stage of a loop."""
     task = tasks.tasks[number]
     assert isinstance(task.loop, LoopTask)
-    loop = replace(task.loop, parts=(*task.loop.parts[:-1], part))
+    loop = replace(task.loop, stages=(*task.loop.stages[:-1], part))
     listed = list(tasks.tasks)
     listed[number] = replace(task, loop=loop)
     return replace(tasks, tasks=tuple(listed))

@@ -22,20 +22,20 @@ def test_a_program_names_its_memory_and_its_indices():
     program = part_of(lambda x, b: x * b, MATRIX, VECTOR).program
     assert program.pointers == ("x0_data", "x1_data", "multiply_data")
     assert program.used(("i", "j")) == {"i", "j"}
-    bias = program.only(lambda s: "x1_data" in s.pointers)
+    bias = program.filter(lambda s: "x1_data" in s.pointers)
     assert bias.used(("i", "j")) == {"j"}
 
 
 def test_parts_are_alike_whatever_their_names_and_lengths():
     one, other = Type((6,), "f32"), Type((9,), "f32")
-    assert part_of(lambda x, y: x - y, one, one).likeness == (
-        part_of(lambda a, b: a - b, other, other).likeness
+    assert part_of(lambda x, y: x - y, one, one).function_key == (
+        part_of(lambda a, b: a - b, other, other).function_key
     )
 
 
 def test_parts_that_swap_operands_or_compute_otherwise_are_not_alike():
     kinds = [lambda x, y: x - y, lambda x, y: y - x + 0 * x, lambda x, y: graphc.exp(x) - y]
-    assert len({part_of(fn, VECTOR, VECTOR).likeness for fn in kinds}) == 3
+    assert len({part_of(fn, VECTOR, VECTOR).function_key for fn in kinds}) == 3
 
 
 def test_an_output_lies_in_an_input_that_is_read_where_it_is_written():

@@ -51,7 +51,7 @@ def _units(problem: AttentionProblem, blocks: tuple[int, int], width: int) -> tu
     keys = n * g * -(-u // (blocks[1] * width))
     if problem.forward:
         return queries, 0
-    first, *others = problem.wanted
+    first, *others = problem.used_results
     return queries if first else 0, keys if any(others) else 0
 
 

@@ -238,7 +238,7 @@ def _chunked(schedule: TileSchedule) -> TileSchedule:
     return replace(schedule, grain=grain, parts=parts, chunks=chunks * parts)
 
 
-def _parts(schedule: TileSchedule, wanted: int) -> int:
+def _parts(schedule: TileSchedule, chunks: int) -> int:
     """Partial sums, cut along the outermost summed loop."""
     roles = schedule.roles
     sums = [a for a in roles.sums if roles.nest.axes[a].extent]
@@ -248,7 +248,7 @@ def _parts(schedule: TileSchedule, wanted: int) -> int:
     steps = roles.length * math.prod(roles.steps(a) for a in sums[1:])
     most = max(1, outermost * steps // SHORTEST_PART)
     parts = 1
-    if schedule.tiles < FEWEST_CHUNKS <= wanted:
+    if schedule.tiles < FEWEST_CHUNKS <= chunks:
         parts = -(-FEWEST_CHUNKS // schedule.tiles)
     if roles.lanes_summed:
         touched = sum(r.type.nbytes for r in (roles.x, roles.y))

@@ -57,6 +57,6 @@ def _check_roles(name: str, nest: Nest, lane: int, window: Window | None) -> Non
         raise PlanError(f"{name}: axis {nest.axes[lane].name} is in the lanes and taken together")
 
 
-def _check(name: str, made: int, wanted: int) -> None:
-    if made != wanted:
-        raise PlanError(f"{name}: its loops make {made} elements of {wanted}")
+def _check(name: str, actual: int, expected: int) -> None:
+    if actual != expected:
+        raise PlanError(f"{name}: its loops make {actual} elements of {expected}")

@@ -81,7 +81,7 @@ def shape_lines(schedule: TileSchedule) -> list[str]:
     lines += (
         [integers(**{k: n for k, n in groups.items() if n > 1})] if max(groups.values()) > 1 else []
     )
-    if ahead := _ahead(schedule):
+    if ahead := _prefetch_distance(schedule):
         lines.append(f"    static constexpr long AHEAD = {ahead};")
     if kept := schedule.kept_rows:
         lines.append(integers(X_TILES=kept))
@@ -141,7 +141,7 @@ def _row(roles: Roles) -> str:
     return " + ".join([times(roles.x.strides[sections], f"(i % {count})"), *units])
 
 
-def _ahead(schedule: TileSchedule) -> int:
+def _prefetch_distance(schedule: TileSchedule) -> int:
     """How far ahead of what it reads now a tile prefetches X, which comes from beyond the
     second-level cache: to the next tile's rows, or to a later block of a batch that is summed;
     0 where it does not."""

@@ -17,7 +17,17 @@ from graphc.kernels.cpu.contract.index_text import integers
 from graphc.kernels.cpu.contract.kernel_text import functor, setup, sum_parameters
 from graphc.kernels.cpu.contract.tile import STACK_BYTES, TILE
 from graphc.kernels.cpu.contract.tile_cost import FEWEST_CHUNKS, chunk_target
-from graphc.kernels.cpu.convolution.conv_channels import C, K, N, P, Q, R, S, rows_as_one, together
+from graphc.kernels.cpu.convolution.conv_channels import (
+    C,
+    K,
+    N,
+    P,
+    Q,
+    R,
+    S,
+    products_per_step,
+    rows_as_one,
+)
 from graphc.kernels.cpu.shared.kernel_source import array_text, balanced, entry, make_kernel, share
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.nest import Border, Nest
@@ -59,7 +69,7 @@ class _AmxTile:
 def lower_conv_amx(node: KernelNode, nest: Nest, target: Target) -> Kernel | None:
     """The kernel of a convolution, or data gradient, with channels in the lanes; None where it is
     not of bf16, has too few channels for whole registers, or fits no tile."""
-    if not target.multiplies_tiles or together(nest) != 2 or nest.a.lanes != C:
+    if not target.multiplies_tiles or products_per_step(nest) != 2 or nest.a.lanes != C:
         return None
     epilogue = tile_epilogue(node.body, nest, K, target.lanes)
     nest = rows_as_one(nest, epilogue)
@@ -168,13 +178,13 @@ class _AmxLoops:
             if columns and vectors <= self.vectors:
                 equal = -(-extents[Q] // -(-extents[Q] // columns))
                 tile = _AmxTile(rows, equal, registers, vectors)
-                if 4 * TILE * self.blocks * self._room(tile) <= STACK_BYTES:
+                if 4 * TILE * self.blocks * self._patch_size(tile) <= STACK_BYTES:
                     yield tile
 
     def _width(self, columns: int) -> int:
         return self.columns.places(columns, self.extents[S])
 
-    def _room(self, tile: _AmxTile) -> int:
+    def _patch_size(self, tile: _AmxTile) -> int:
         """Places of a patch, and those behind that registers read."""
         width, taps = self._width(tile.columns), self.extents
         height = self.rows.places(tile.rows, taps[R])
@@ -191,7 +201,7 @@ class _AmxLoops:
         step = TILE * registers * vectors + 5.5 * (registers + vectors)
         one = self.blocks * self.nest.extents((R, S)) * step
         one += 3.0 * tile.rows * tile.columns * vectors + 40
-        gather = 3.0 * self.blocks * self._room(tile)
+        gather = 3.0 * self.blocks * self._patch_size(tile)
         sums = -(-self.vectors // vectors) * one
         return self._tiles(tile) * (sums + gather) + PACK_CYCLES * self.filters
 
@@ -223,7 +233,7 @@ class _AmxLoops:
             integers(
                 PATCH_ROWS=rows.places(tile.rows, r),
                 PATCH_COLUMNS=self._width(tile.columns),
-                PATCH_ROOM=self._room(tile),
+                PATCH_ROOM=self._patch_size(tile),
                 GROUPS=self.groups,
             ),
             f"    static constexpr long {', '.join(f'{name} = {v}' for name, v in steps.items())};",

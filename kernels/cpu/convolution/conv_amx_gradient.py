@@ -17,7 +17,7 @@ from graphc.kernels.cpu.contract.index_text import integers
 from graphc.kernels.cpu.contract.tile import STACK_BYTES, TILE
 from graphc.kernels.cpu.contract.tile_cost import FEWEST_CHUNKS, chunk_target
 from graphc.kernels.cpu.convolution.conv_amx import Line, line
-from graphc.kernels.cpu.convolution.conv_channels import together
+from graphc.kernels.cpu.convolution.conv_channels import products_per_step
 from graphc.kernels.cpu.convolution.conv_channels_gradient import C, K, N, P, Q, R, S
 from graphc.kernels.cpu.shared.kernel_source import balanced, chunk_count, entry, make_kernel, share
 from graphc.kernels.program.kernel import Kernel
@@ -45,7 +45,7 @@ class _Block:
 def lower_amx_gradient(node: KernelNode, nest: Nest, target: Target) -> Kernel | None:
     """The kernel of a weight gradient with channels in the lanes of both operands; None where they
     are not of bf16, no image is there, or no block of pixels fits the stack."""
-    if not target.multiplies_tiles or together(nest) != 2 or nest.a.lanes != C:
+    if not target.multiplies_tiles or products_per_step(nest) != 2 or nest.a.lanes != C:
         return None
     rows, columns = line(nest, P, R), line(nest, Q, S)
     if rows is None or columns is None or not all(axis.extent for axis in nest.axes):
@@ -119,7 +119,7 @@ class _AmxGradientLoops:
     def _height(self, rows: int) -> int:
         return rows + self.rows.tap * (self.extents[R] - 1) // self.rows.step
 
-    def _room(self, rows: int) -> int:
+    def _plane_size(self, rows: int) -> int:
         """Places of a plane, and those behind that registers read."""
         across = self.columns.tap * (self.extents[S] - 1) // self.columns.step
         last = (self._height(rows) - rows) * self.width + across
@@ -127,14 +127,14 @@ class _AmxGradientLoops:
 
     def _bytes(self, block: _Block) -> int:
         """Of x and dy as they are gathered."""
-        x = block.channels * self.planes * self._room(block.rows) * TILE
+        x = block.channels * self.planes * self._plane_size(block.rows) * TILE
         dy = self._steps(block.rows) * block.vectors * TILE * TILE
         return 4 * block.images * (x + dy)
 
     def _cycles(self, block: _Block) -> float:
         """Estimated for the whole kernel: 16 cycles for an instruction, half of the 8 of a load, 24
         to load and store a register of sums."""
-        steps, room = self._steps(block.rows), self._room(block.rows)
+        steps, room = self._steps(block.rows), self._plane_size(block.rows)
         sums = block.vectors * block.channels * self.taps
         one = block.images * steps * sums * (TILE + 5.5) + 24 * sums
         one += 4.0 * block.images * block.channels * self.planes * room
@@ -185,7 +185,7 @@ class _AmxGradientLoops:
             integers(P_STEP=rows.step, R_STEP=rows.tap, Q_STEP=columns.step, S_STEP=columns.tap),
             integers(K_TILE=block.vectors, C_TILE=block.channels, IMAGES=block.images),
             integers(ROWS=block.rows, HEIGHT=self._height(block.rows), WIDTH=self.width),
-            integers(ROOM=self._room(block.rows), STEPS=self._steps(block.rows)),
+            integers(ROOM=self._plane_size(block.rows), STEPS=self._steps(block.rows)),
             integers(RM=registers, NV=4 // registers, PARTS=self.parts),
             f"    static constexpr long {', '.join(f'{name} = {v}' for name, v in steps.items())};",
             "};",

@@ -98,7 +98,7 @@ class _ChannelLoops:
     def __init__(self, nest: Nest, target: Target) -> None:
         self.nest, self.target = nest, target
         self.extents = [axis.extent for axis in nest.axes]
-        self.together = together(nest)
+        self.together = products_per_step(nest)
         self.vectors = self.extents[K] // target.lanes
         x = nest.a
         assert self.extents[K] % target.lanes == 0 and x.lanes in (None, C), "whole registers"
@@ -222,7 +222,7 @@ class _ChannelLoops:
         ]
 
 
-def together(nest: Nest) -> int:
+def products_per_step(nest: Nest) -> int:
     """Products that a step adds to each sum: 2 of bf16, 1 of f32."""
     dtypes = {nest.a.type.dtype, nest.b.type.dtype}
     assert dtypes in ({"f32"}, {"bf16"}), "operands are of one kind"
@@ -231,7 +231,7 @@ def together(nest: Nest) -> int:
 
 def factor_lines(nest: Nest) -> list[str]:
     """The members of a Shape that say what is multiplied."""
-    pairs = together(nest) == 2
+    pairs = products_per_step(nest) == 2
     return [
         f"    using X = {C_TYPES[nest.a.type.dtype]};",
         f"    static constexpr bool PAIRS = {str(pairs).lower()};",

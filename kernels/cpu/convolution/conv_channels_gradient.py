@@ -14,7 +14,7 @@ from graphc.base.target import Target
 from graphc.kernels.cpu.contract.index_text import integers
 from graphc.kernels.cpu.contract.tile import STACK_BYTES
 from graphc.kernels.cpu.contract.tile_cost import FEWEST_CHUNKS, chunk_target
-from graphc.kernels.cpu.convolution.conv_channels import factor_lines, inside, together
+from graphc.kernels.cpu.convolution.conv_channels import factor_lines, inside, products_per_step
 from graphc.kernels.cpu.shared.kernel_source import balanced, chunk_count, entry, make_kernel
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.nest import Nest
@@ -80,10 +80,10 @@ class _ChannelGradientLoops:
         behind = whole[self.head :]
         self.main = self.head + (behind.index(False) if False in behind else len(behind))
         self.size = nest.extents((K, C, R, S))
-        pairs = together(nest) == 2
+        pairs = products_per_step(nest) == 2
         self.images = 2 if pairs and self.laned and self.extents[N] % 2 == 0 else 1
         self._choose()
-        if 4 * sum(self._rooms().values()) > STACK_BYTES:
+        if 4 * sum(self._pair_counts().values()) > STACK_BYTES:
             self.images = 1
             self._choose()
 
@@ -91,7 +91,7 @@ class _ChannelGradientLoops:
         self.sizes = min(self._candidates(), key=self._cycles)
         self._cut_into_chunks()
 
-    def _rooms(self) -> dict[str, int]:
+    def _pair_counts(self) -> dict[str, int]:
         """Pairs of x and of dy that are joined for a block of pixels."""
         if self.images == 1:
             return {}
@@ -125,7 +125,7 @@ class _ChannelGradientLoops:
         whole, rest = divmod(self.vectors, sizes.vectors)
         rows = sizes.channels * self.extents[S]
         tiles = self.extents[C] // sizes.channels * self.extents[R]
-        pixels, pairs = self._block(sizes), together(self.nest) == 2
+        pixels, pairs = self._block(sizes), products_per_step(self.nest) == 2
         blocks = -(-self.nest.extents((N, P, Q)) // (self.images * pixels))
         load = 2.0 if pairs and self.images == 1 else 0.5  # two pixels of x, or one
 
@@ -190,7 +190,7 @@ class _ChannelGradientLoops:
             "SUMS_K": math.prod(extents[a] for a in (C, R, S)) * lanes,
             "SIZE": self.size,
         }
-        if rooms := self._rooms():
+        if rooms := self._pair_counts():
             steps |= rooms
             steps["X_N"] = 2 * steps["X_ROOM"] // self.block_of_n
             steps["Y_N"] = 2 * steps["Y_ROOM"] // self.block_of_n

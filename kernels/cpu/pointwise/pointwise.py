@@ -35,7 +35,7 @@ def lower_pointwise(node: KernelNode, target: Target) -> Kernel:
     parts = [p for p in find_nests(body, target.lanes) if _units(p)]
     groups: dict[object, list[PointwiseNest]] = {}
     for part in parts:
-        groups.setdefault(part.likeness, []).append(part)
+        groups.setdefault(part.function_key, []).append(part)
     costs = [program_cost(p.program, target.lanes) for p in parts]
     total = sum(c * _units(p) for c, p in zip(costs, parts, strict=True))
     chunks = chunk_count(total, sum(_units(p) for p in parts))
@@ -136,7 +136,7 @@ class _Function:
     parts: Sequence[PointwiseNest]
 
     @property
-    def sized(self) -> bool:
+    def fixed_extent(self) -> bool:
         """Whether the extent is a constant of the function."""
         return len(self.parts) == 1 or not self.parts[0].domain.rank == 1
 
@@ -146,7 +146,7 @@ class _Function:
         outer, rest = part.program.split(frozenset())
         middle, inner = rest.split(frozenset(range(last)))
         step = "W" if part.domain.lane == last else "1"
-        call = f"pointwise<Domain_{self.name}>" if self.sized else "pointwise"
+        call = f"pointwise<Domain_{self.name}>" if self.fixed_extent else "pointwise"
         lines = [
             f"static void {self.name}(void* const* arguments, const short* slots, long begin, "
             "long end) {",
@@ -155,7 +155,7 @@ class _Function:
             f"  {call}(begin, end, [=]<int N>(const long* i, long first, long stop)"
             " __attribute__((always_inline)) {",
             *(f"    {line}" for line in middle.lines(_indices(part))),
-            f"    for (long j = first; j < stop; j += {'N' if not self.sized else step}) {{",
+            f"    for (long j = first; j < stop; j += {'N' if not self.fixed_extent else step}) {{",
             *(f"      {line}" for line in inner.lines(_indices(part))),
             "    }",
             "  });",
@@ -163,7 +163,7 @@ class _Function:
         ]
         text = "".join(f"{line}\n" for line in lines)
         arrays = array_text(part.program.arrays)
-        domain = domain_text(f"Domain_{self.name}", part.domain) if self.sized else ""
+        domain = domain_text(f"Domain_{self.name}", part.domain) if self.fixed_extent else ""
         return arrays + domain + self._slots(order) + text
 
     def _pointers(self, part: PointwiseNest) -> list[str]:
@@ -218,7 +218,7 @@ def _pieces_shell(
         for which, begin, end in chunk:
             part = parts[which]
             function, slot = home[id(part)]
-            if not function.sized:
+            if not function.fixed_extent:
                 width, extent = part.domain.width, part.domain.extents[0]
                 begin, end = begin * width, min(end * width, extent)
             name = function.name

@@ -17,7 +17,7 @@ def rows_text(space: AxisBody) -> str:
     kept = space.kept
     extents = tuple(space.domain.extents[d] for d in kept) or (1,)
     lane = -1 if space.in_lanes else len(kept) - 1
-    arrays = array_text(space.whole.arrays)
+    arrays = array_text(space.program.arrays)
     return arrays + domain_text("Kept", Domain(extents, lane, space.domain.width))
 
 

@@ -47,7 +47,7 @@ def lower_prefix(node: KernelNode, target: Target) -> Kernel:
     strip = _strip(space)
     steps = space.domain.steps(space.axis)
     strips = space.strips(strip)
-    per_strip = (program_cost(space.whole, target.lanes) + _joins(op, space)) * steps * strip
+    per_strip = (program_cost(space.program, target.lanes) + _joins(op, space)) * steps * strip
     wanted = chunk_count(per_strip * strips, strips * max(steps // FEW_STEPS, 1))
     pieces = -(-wanted // strips) if strips < ENOUGH_STRIPS and wanted >= 2 * strips else 1
     chunks = strips * pieces if pieces > 1 else min(wanted, strips)
@@ -58,14 +58,14 @@ def lower_prefix(node: KernelNode, target: Target) -> Kernel:
         (chunks,) * (2 if pieces > 1 else 1),
         strips * strip * pieces * state_bytes if pieces > 1 else 0,
         x.type.size,
-        inplace_pairs(node.body, [space.whole], space.pointers),
+        inplace_pairs(node.body, [space.program], space.pointers),
     )
 
 
 def _strip(space: AxisBody) -> int:
     """Registers of neighbouring rows that go down the axis together: long runs of memory, as long
     as there are enough strips."""
-    if space.in_lanes or any(a.lane_stride not in (0, 1) for a in space.whole.accesses):
+    if space.in_lanes or any(a.lane_stride not in (0, 1) for a in space.program.accesses):
         return 1
     registers = space.domain.steps(space.kept[-1])
     enough = (s for s in STRIPS if space.strips(s) >= ENOUGH_STRIPS)
@@ -88,7 +88,7 @@ def _shell(
         span, piece = f"chunk / {pieces}, chunk / {pieces} + 1", f"chunk % {pieces}"
     workspace = f"(char*)arguments[{len(argument_order(node))}]" if pieces > 1 else "nullptr"
     lines = [
-        *pointer_lines(node, space.whole, space.pointers),
+        *pointer_lines(node, space.program, space.pointers),
         f"prefix<{settings}>({span}, phase, {piece}, {workspace},",
         *functor_lines(space, state),
     ]

@@ -38,13 +38,13 @@ MOST_BYTES = 1 << 25
 @dataclass(frozen=True)
 class SortStrategy:
     """The function of sort.h that sorts, and the rows or registers of rows there are. Each chunk
-    has memory for `buffers` times `room` entries."""
+    has memory for `buffers` times `capacity` entries."""
 
     name: str
     space: AxisBody
     units: int
     chunks: int
-    room: int = 0
+    capacity: int = 0
     buffers: int = 0
 
 
@@ -59,7 +59,7 @@ def lower_sort(node: KernelNode, target: Target) -> Kernel:
     )
     way = _choose(op, along, across[0] if across and across[0].waste <= 2 else None)
     sections = [rows_text(way.space), _shell(node, op, way)]
-    workspace = way.chunks * way.buffers * way.room * _entry_bytes(along)
+    workspace = way.chunks * way.buffers * way.capacity * _entry_bytes(along)
     return make_kernel(node, sections, (way.chunks,), workspace, x.type.size)
 
 
@@ -99,14 +99,14 @@ def _shell(node: KernelNode, op: Sort, way: SortStrategy) -> str:
     kind = C_TYPES[way.space.dtype]
     settings = f"Kept, {kind}, {str(op.descending).lower()}, {way.space.extent}, {op.count}"
     span = share(way.units, way.chunks)
-    if way.room:
-        entries = f"chunk * {way.buffers * way.room}L * sizeof(Entry<{kind}>)"
+    if way.capacity:
+        entries = f"chunk * {way.buffers * way.capacity}L * sizeof(Entry<{kind}>)"
         memory = f"(char*)arguments[{len(argument_order(node))}] + {entries}"
-        call = f"{way.name}<{settings}, {way.room}>({span},\n      {memory},"
+        call = f"{way.name}<{settings}, {way.capacity}>({span},\n      {memory},"
     else:
         call = f"{way.name}<{settings}>({span},"
     lines = [
-        *pointer_lines(node, way.space.whole, way.space.pointers),
+        *pointer_lines(node, way.space.program, way.space.pointers),
         call,
         *functor_lines(way.space, f"Ordered<{kind}>"),
     ]

@@ -24,8 +24,8 @@ class Columns:
         self._offsets, self.nbytes = dict[ColumnSum, int](), 0
         for column in rows.columns:
             self._offsets[column] = self.nbytes
-            self.nbytes += rows.length * DTYPES[column.output.type.dtype].itemsize
-        self._registers = rows.length // rows.domain.width
+            self.nbytes += rows.cache_elements * DTYPES[column.output.type.dtype].itemsize
+        self._registers = rows.cache_elements // rows.domain.width
         nanoseconds = (chunks + 1.0) * len(rows.columns) * self._registers
         self._shares = chunk_count(nanoseconds, self._registers) if rows.columns else 0
 
@@ -49,7 +49,7 @@ class Columns:
 
     def lines(self, loop: RowLoop, indices: Sequence[str]) -> list[str]:
         """What the loop's body adds of one register."""
-        place, found = self.rows.place, list[str]()
+        place, found = self.rows.cache_access, list[str]()
         at = place.text(indices) if place else ""
         for column in loop.columns:
             name, operand = self._name(column), column.operand

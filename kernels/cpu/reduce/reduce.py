@@ -14,7 +14,7 @@ def vectorized_rows(body: Graph, width: int) -> Rows:
     lanes = _batch_axes(body) or lane_candidates(shape, (*body.outputs, *body.inputs))
     choices = [find_rows(body, Domain(shape, lane, width)) for lane in lanes]
     if choices[0].columns:  # whose lanes are rows, or neighbours in one
-        choices = [rows for rows in choices if rows.place]
+        choices = [rows for rows in choices if rows.cache_access]
         choices = choices or [find_rows(body, Domain(shape, len(shape) - 1, width))]
     return min(choices, key=lambda r: sum(lane_cost(x.body.accesses, r.domain) for x in r.loops))
 

@@ -65,7 +65,7 @@ def lower_reduce(node: KernelNode, target: Target) -> Kernel:
         phases if pieces > 1 else (chunks, *printer.columns.phases),
         printer.workspace,
         Domain(reduced_shape(body)).size * work,
-        inplace_pairs(body, [rows.whole], rows.pointers),
+        inplace_pairs(body, [rows.program], rows.pointers),
     )
 
 
@@ -134,7 +134,7 @@ class _Printer:
         """The sections of the source; `workspace` is known then."""
         rows = self.rows
         return [
-            array_text(rows.whole.arrays),
+            array_text(rows.program.arrays),
             self._kept_domain(),
             _domain("Reduced", rows.domain, rows.reduced_axes),
             *(_sums_text(f"Sums{k}", x.sums, self.across) for k, x in enumerate(rows.loops)),
@@ -175,9 +175,9 @@ class _Printer:
             "template <int N>",
             "static INLINE void row(void* const* arguments, const long* i, long number, int phase, "
             "long piece) {",
-            *(f"  {line}" for line in pointer_lines(self.node, rows.whole, rows.pointers)),
+            *(f"  {line}" for line in pointer_lines(self.node, rows.program, rows.pointers)),
         ]
-        for held in rows.held:
+        for held in rows.cached:
             kind = C_TYPES[held.dtype]
             lines.append(f"  alignas(64) {kind} {held.name}[{held.size}];")
             lines.append(f"  {kind}* const {held.pointer} = {held.name};")

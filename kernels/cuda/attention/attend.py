@@ -103,7 +103,7 @@ def _block_works(problem: AttentionProblem, writes: list[str]) -> list[_BlockWor
         return [_BlockWork("kernel", "forward", writes, n * h, t, d)]
     keys = _BlockWork("key", "key_gradient", writes[1:], n * g, u, e + d)
     queries = _BlockWork("query", "query_gradient", writes[:1], n * h, t, e)
-    wanted = any(problem.wanted[1:]), problem.wanted[0]
+    wanted = any(problem.used_results[1:]), problem.used_results[0]
     return [part for part, asked in zip((keys, queries), wanted, strict=True) if asked]
 
 

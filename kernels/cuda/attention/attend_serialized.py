@@ -63,7 +63,7 @@ def serialized_of(problem: AttentionProblem) -> SerializedSums | None:
     """The blocks of a gradient that takes five products, None where seven are better: where not
     the gradients of queries and of others are wanted, where a block's sums do not fit, or where
     blocks are few, or many that follow each other through few queries."""
-    if problem.forward or not problem.wanted[0] or not any(problem.wanted[1:]):
+    if problem.forward or not problem.used_results[0] or not any(problem.used_results[1:]):
         return None
     n, h, g, t, u, e, _ = problem.extents
     for sizes in TILES:
@@ -76,7 +76,7 @@ def serialized_of(problem: AttentionProblem) -> SerializedSums | None:
             return None
         workspace = 4 * n * h * tiles * queries * _width(e) if of_head > 1 else 0
         blocks, counters = n * g * of_head, n * h * tiles
-        columns, together = _columns(problem, sixteens), _together(problem)
+        columns, together = _columns(problem, sixteens), _heads_together(problem)
         return SerializedSums(*sizes, columns, together, shared, blocks, counters, workspace)
     return None
 
@@ -116,7 +116,7 @@ def _columns(problem: AttentionProblem, sixteens: int) -> int:
     return 16 if op.dropout and sixteens > 1 else 32
 
 
-def _together(problem: AttentionProblem) -> int:
+def _heads_together(problem: AttentionProblem) -> int:
     """How many heads of keys may be beside each other: a divisor of their number."""
     n, h, g, t, _, e, d = problem.extents
     of_head = h // g * t * ((e + d) * element_bytes(problem) + 4 * e)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from graphc.ir import Graph, Value
 from graphc.kernels.cuda.reduce.reduce import plain_address
-from graphc.kernels.cuda.shared.kernel_source import constant_arrays, decomposed, index_type
+from graphc.kernels.cuda.shared.kernel_source import constant_arrays, delinearize, index_type
 from graphc.kernels.cuda.shared.runs import aligned
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.body.expression import BodyWriter
@@ -92,14 +92,14 @@ class FunctorText:
     def _reading(self, value: Value) -> tuple[RegisterProgram, str]:
         walk = self._walk(value)
         register = walk.value(value, walk.domain.identity())
-        return walk.taken(), register
+        return walk.flush(), register
 
     def _writing(self, value: Value) -> RegisterProgram:
         walk = self._walk(value)
         places = walk.domain.identity()
-        walk.give(value, places, "sum")
+        walk.bind(value, places, "sum")
         walk.store_all([element_at(v, places) for v in self._body.outputs])
-        return walk.taken()
+        return walk.flush()
 
     def _lines(self, program: RegisterProgram, indices: Indices) -> list[str]:
         self.constants += constant_arrays(program)
@@ -121,5 +121,5 @@ class FunctorText:
         split: list[str] = []
         for whole, extents in indices.items():
             mine = [f"{whole}{d}" for d in range(len(extents))]
-            split += decomposed(whole, mine, extents, self._index, used)
+            split += delinearize(whole, mine, extents, self._index, used)
         return split, names

@@ -18,18 +18,18 @@ def call_of(node: Node) -> Call | None:
     return product_of(node) or convolution_of(node)
 
 
-def call_kernel(node: KernelNode, call: Call, library: str, rank: int, room: int) -> Kernel:
+def call_kernel(node: KernelNode, call: Call, library: str, rank: int, workspace: int) -> Kernel:
     """The kernel whose launch is a call of the `library`, by the algorithm that its heuristic puts
     at place `rank`, which takes so many bytes of workspace."""
     names = [f"%{v.name}" for v in (*node.body.inputs, *node.body.outputs)]
-    described = f"{library}, algorithm {rank + 1} of its heuristic, {room} bytes of workspace"
+    described = f"{library}, algorithm {rank + 1} of its heuristic, {workspace} bytes of workspace"
     lines = [f"// {described}:", *(f"//   {line}" for line in call.text(names).splitlines())]
     return Kernel(
         node.op.kernel,
         node.op.template,
         "\n".join([provenance(node), *lines, ""]),
         phases=(),
-        workspace=room,
+        workspace=workspace,
         flops=contraction_nest(node.body, lanes=False).flops,
         bytes=moved_bytes(node),
         gaps=gaps_of(node),

@@ -16,7 +16,7 @@ from graphc.kernels.cuda.shared.kernel_source import (
     BLOCKS,
     SHARED_BYTES,
     THREADS,
-    decomposed,
+    delinearize,
     index_type,
 )
 from graphc.kernels.cuda.shared.runs import RUN, Runs, aligned, makes_runs
@@ -97,7 +97,7 @@ class NhwcToNchw:
 
     def _of_pixel(self, rows: int, columns: int) -> list[str]:
         used = self.program.used(NAMES)
-        return decomposed("pixel", NAMES[1:3], [rows, columns], "int", used)
+        return delinearize("pixel", NAMES[1:3], [rows, columns], "int", used)
 
     def _run(self) -> list[str]:
         once, each = self.program.split(frozenset(range(3)))

@@ -14,7 +14,7 @@ from graphc.kernels.cuda.shared.kernel_source import (
     THREADS,
     Launches,
     constant_arrays,
-    decomposed,
+    delinearize,
     index_type,
     loads_first,
     memory_order,
@@ -58,9 +58,9 @@ class _NestText:
         )
 
     @property
-    def likeness(self) -> object:
+    def function_key(self) -> object:
         """Equal for parts of one function."""
-        return self.part.likeness, self.runs is not None and self.per_thread
+        return self.part.function_key, self.runs is not None and self.per_thread
 
     @property
     def blocks(self) -> int:
@@ -98,7 +98,7 @@ class _NestText:
     def _define(self, program: RegisterProgram) -> list[str]:
         """The definitions of the indices that `program` uses, from i."""
         names, extents = self._names, self.part.domain.extents
-        return decomposed("i", names, extents, self.index, program.used(names) - {"i"})
+        return delinearize("i", names, extents, self.index, program.used(names) - {"i"})
 
 
 def _scalars_and_elements(part: PointwiseNest) -> tuple[RegisterProgram, RegisterProgram]:
@@ -109,17 +109,17 @@ def _scalars_and_elements(part: PointwiseNest) -> tuple[RegisterProgram, Registe
     return part.program.split(frozenset())
 
 
-def lower_pointwise(node: KernelNode, along: GridLaunch | None = None) -> Kernel:
+def lower_pointwise(node: KernelNode, aligned_with: GridLaunch | None = None) -> Kernel:
     """The kernel of a fused node without a reduction. Where it has one element for each of as many
-    rows and columns as the patches of a launch `along` with it, a block takes a patch of them; else
+    rows and columns as the patches of a launch `aligned_with` with it, a block takes a patch of them; else
     it takes equal parts, as many as that launch has blocks that own rows, if it has threads."""
     body = node.body
     names = Identifiers()
     pointers = names.pointers(body)
-    parts, groups, patches = [], group_outputs(body), along.patches if along else ()
+    parts, groups, patches = [], group_outputs(body), aligned_with.patches if aligned_with else ()
     if len(groups) == 1 and len(patches) == 2 and space(body, groups[0][0]) == patches:
         return _by_patches(node, groups[0], patches, names, pointers)
-    if not along and (images := turned(body, groups, pointers, names)) is not None:
+    if not aligned_with and (images := turned(body, groups, pointers, names)) is not None:
         launches = Launches(node, pointers)
         launches.add(images.lines, images.images, threads=images.threads)
         return launches.kernel(("pointwise/pointwise",), [constant_arrays(images.program)])
@@ -130,13 +130,13 @@ def lower_pointwise(node: KernelNode, along: GridLaunch | None = None) -> Kernel
             parts.append(make_pointwise_nest(body, group, domain, pointers, names, order).merged)
     whole = joined(p.program for p in parts)
     inplace = inplace_pairs(body, [p.program for p in parts], pointers)
-    size, own = sum(p.domain.size for p in parts), bool(along and along.owned)
+    size, own = sum(p.domain.size for p in parts), bool(aligned_with and aligned_with.owned)
     large, index = size >= BLOCKS * THREADS * 4, index_type(body)
     runs = large or (size >= BLOCKS * THREADS and not own)
     texts = [_NestText.of(part, index, large, runs) for part in parts]
     threads = THREADS
-    if len(parts) == 1 and along and own and not large:
-        threads = _equal_share(parts[0].domain.size, along.grid[0])
+    if len(parts) == 1 and aligned_with and own and not large:
+        threads = _equal_share(parts[0].domain.size, aligned_with.grid[0])
         texts = [replace(text, threads=threads) for text in texts]
     if len(parts) == 1:
         functors: list[list[str]] = []
@@ -170,7 +170,7 @@ def _by_patches(
     lines = text.lines("block.x()", "")
     own = owned_patches(body, part.program, pointers, (rows, columns))
     launches.add(lines, count(rows, columns), owned=own)
-    launches.through_patches((rows, columns))
+    launches.set_patches((rows, columns))
     return launches.kernel(("pointwise/pointwise",), [constant_arrays(part.program)])
 
 
@@ -198,7 +198,7 @@ def _together(texts: Sequence[_NestText]) -> tuple[list[list[str]], list[str]]:
     """The functors of the parts, one for all that are alike, and the kernel's statements."""
     alike: dict[object, list[_NestText]] = {}
     for text in texts:
-        alike.setdefault(text.likeness, []).append(text)
+        alike.setdefault(text.function_key, []).append(text)
     functors, lines, first = [], [], 0
     for number, group in enumerate(alike.values()):
         name, example = f"Part{number}", group[0]

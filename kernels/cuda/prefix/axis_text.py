@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphc.kernels.cuda.shared.kernel_source import decomposed
+from graphc.kernels.cuda.shared.kernel_source import delinearize
 from graphc.kernels.program.axis import AxisBody
 from graphc.kernels.program.body.statement import RegisterProgram, joined
 
@@ -17,7 +17,7 @@ def row_indices(space: AxisBody, row: str, index: str, *programs: RegisterProgra
     """Definitions of the row's indices that `programs` use, from its number `row`."""
     extents = [space.domain.extents[d] for d in space.kept]
     used = joined(programs).used(names(space))
-    return decomposed(row, [f"i{d}" for d in range(len(extents))], extents, index, used)
+    return delinearize(row, [f"i{d}" for d in range(len(extents))], extents, index, used)
 
 
 def read_lines(space: AxisBody) -> list[str]:

@@ -42,7 +42,7 @@ def lower_prefix(node: KernelNode) -> Kernel:
     blocks = -(-rows // across)
     most = columns // (along * LEAST_COLUMNS)
     pieces = max(1, min(most, -(-BLOCKS // blocks))) if 2 * blocks <= BLOCKS else 1
-    inplace = inplace_pairs(body, [space.whole], space.pointers)
+    inplace = inplace_pairs(body, [space.program], space.pointers)
     workspace = _STATE_BYTES * rows * pieces if pieces > 1 else 0
     index, state = index_type(body), f"{STATES[prefix.combine]}<{C_TYPES[space.dtype]}>"
     settings = f"{index}, {rows}, {columns}, {across}, {along}, {str(prefix.reverse).lower()}"
@@ -52,13 +52,13 @@ def lower_prefix(node: KernelNode) -> Kernel:
     for part in parts:
         lines = _lines(space, index, state, pieces, part == parts[-1])
         launches.add(lines, blocks, part, pieces)
-    sections = [constant_arrays(space.whole), kinds]
+    sections = [constant_arrays(space.program), kinds]
     return launches.kernel(("prefix/prefix",), sections, space.domain.size)
 
 
 def _along(space: AxisBody, columns: int) -> int:
     """Threads per row: neighbours read neighbours in memory."""
-    accesses = space.whole.accesses
+    accesses = space.program.accesses
     last = space.kept[-1] if space.kept else space.axis
     by_column = sum(a.strides[space.axis] == 1 for a in accesses)
     by_row = sum(a.strides[last] == 1 for a in accesses) if space.kept else 0

@@ -54,7 +54,7 @@ def lower_sort(node: KernelNode) -> Kernel:
     launches = Launches(node, text.space.pointers, text.workspace)
     for part, blocks, lines in text.launches():
         launches.add(lines, blocks, part)
-    return launches.kernel(("prefix/sort",), [constant_arrays(text.space.whole)], x.type.size)
+    return launches.kernel(("prefix/sort",), [constant_arrays(text.space.program)], x.type.size)
 
 
 def merges(runs: int, run: int, most: int) -> Iterator[Merge]:

@@ -66,7 +66,10 @@ class _GraphRewriter:
         """`node`, or what is in its place."""
         self.depths.update(dict.fromkeys(node.outputs, self.depth(node.op, node.inputs)))
         if isinstance(node.op, Sum):
-            if self.known.get((node.op, node.inputs)) is node.output or self.moved(node, node.op):
+            if self.known.get((node.op, node.inputs)) is node.output:
+                return
+            if terms := self.hoistable_terms(node, node.op):
+                self.add_hoisted(node, node.op, terms)
                 return
             self.known.setdefault((node.op, node.inputs), node.output)
         self.nodes.append(node)
@@ -76,8 +79,8 @@ class _GraphRewriter:
         most = max((self.depths.get(v, 0) for v in inputs), default=0)
         return most + isinstance(op, Reduction)
 
-    def moved(self, node: Node, op: Sum) -> bool:
-        """Whether there are factors of the sum, or of its terms, which then has been made."""
+    def hoistable_terms(self, node: Node, op: Sum) -> list[_Term]:
+        """The terms of a sum whose factors can be hoisted; none if hoisting saves no stage."""
         (value,) = node.inputs
         terms = [
             self.parted(factors, negative, node, op) for factors, negative in self.terms(value)
@@ -85,13 +88,17 @@ class _GraphRewriter:
         found = [term for term in terms if term is not None]
         late = any(self.depths.get(v, 0) for term in found for v in term.outside)
         if not late or len(found) < len(terms):
-            return False
+            return []
         if len(found) > 1:
             inside = [v for term in found for v in term.inside]
             if self.depth(node.op, inside) >= self.depth(node.op, [value]):
-                return False
-        totals = [self.total(term, op) for term in found[:-1]]
-        last = found[-1]
+                return []
+        return found
+
+    def add_hoisted(self, node: Node, op: Sum, terms: Sequence[_Term]) -> None:
+        """Add the nodes of a sum whose factors are multiplied after the reduction."""
+        totals = [self.total(term, op) for term in terms[:-1]]
+        last = terms[-1]
         if totals:
             first = totals[0]
             for total in totals[1:]:
@@ -102,7 +109,6 @@ class _GraphRewriter:
             total = self.total(replace(last, outside=some), op)
             self.nodes.append(replace(node, op=Multiply(), inputs=(total, factor)))
         self.changed = True
-        return True
 
     def parted(self, factors: Sequence[Value], negative: bool, node: Node, op: Sum) -> _Term | None:
         """A term of these factors; None if it is no sum of its own."""

@@ -10,7 +10,7 @@ def add_reduction(text: ReduceText, launches: Launches, name: str = "{}") -> Non
     """Add the launches of `text`, of which each is called by what it does in `name`. Blocks that
     draw tickets do so in launches of their own: of a joined launch all blocks wait, and the part
     behind combines the same partial results in the same order."""
-    if not text.draws:
+    if not text.draws_tickets:
         return _add(text, launches, name, "", LaunchMode.EITHER)
     counters = launches.counters(text.shape.blocks, LaunchMode.ALONE)
     _add(text, launches, name, counters, LaunchMode.ALONE)
@@ -27,4 +27,4 @@ def _add(
         if resident == 1 and blocks * splits > BLOCKS // RESIDENT:
             resident = 0
         more = splits, shape.threads, resident, text.shared_bytes
-        launches.add(lines, blocks, name.format(part), *more, played=played)
+        launches.add(lines, blocks, name.format(part), *more, mode=played)

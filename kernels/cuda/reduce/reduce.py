@@ -55,7 +55,7 @@ class Shape:
     """`across` rows, or runs of rows, and `along` columns, or runs of columns, are a block's; each
     of `splits` blocks has a part of a row. `rows_apart`: neighbouring threads have neighbouring
     columns, of which `length` make a run; else rows do. Of its steps through a row a thread keeps
-    what it loads in the first `own` in registers, and in the next `shared` in shared memory."""
+    what it loads in the first `register_steps` in registers, and in the next `shared_steps` in shared memory."""
 
     rows: int
     columns: int
@@ -64,13 +64,13 @@ class Shape:
     rows_apart: bool
     splits: int
     length: int = 1
-    own: int = 0
-    shared: int = 0
+    register_steps: int = 0
+    shared_steps: int = 0
 
     @property
-    def held(self) -> bool:
+    def keeps_row(self) -> bool:
         """Whether a thread loads its row once, but for what is more than it can keep."""
-        return self.own > 0
+        return self.register_steps > 0
 
     @property
     def threads(self) -> int:
@@ -87,7 +87,7 @@ def choose_shape(found: Rows) -> Shape:
     """The fixed sharing of rows and columns: neighbouring threads read neighbours in memory, and
     columns are split where rows alone do not fill a large device."""
     kept, reduced, extents = found.kept_axes, found.reduced_axes, found.domain.extents
-    accesses = found.elements.accesses
+    accesses = found.loop_program.accesses
     rows, columns = (math.prod(extents[d] for d in axes) for axes in (kept, reduced))
     read = [math.prod(n for n, s in zip(extents, a.strides, strict=True) if s) for a in accesses]
     """The elements of each operand: a value for each row has but few."""
@@ -195,17 +195,17 @@ def _of_columns(rows: int, columns: int, length: int, result: int) -> Shape:
 
 
 def _keeping_columns(
-    rows: int, columns: int, length: int, step_bytes: int, beside: int
+    rows: int, columns: int, length: int, step_bytes: int, other_bytes: int
 ) -> Shape | None:
     """Blocks that keep nearly all of the 32 bytes of each of their columns, of which a thread loads
-    `step_bytes` in a step and has `beside` bytes of results and rows' values in registers, for
+    `step_bytes` in a step and has `other_bytes` bytes of results and rows' values in registers, for
     loops that read them again; None where that is too much, or where all threads of the device have
     less to load."""
     across, along = KEEPING_THREADS // KEEPING_ALONG, KEEPING_ALONG
     blocks, steps = -(-rows // (length * across)), -(-columns // along)
     if not step_bytes or length == 1:
         return None
-    own = max(0, min(steps, min(KEPT_BYTES, KEPT_BESIDE - beside) // step_bytes))
+    own = max(0, min(steps, min(KEPT_BYTES, KEPT_BESIDE - other_bytes) // step_bytes))
     shared = min(steps - own, KEPT_SHARED // (KEEPING_THREADS * step_bytes))
     most = steps if blocks >= FEW_BLOCKS else ALONE_BYTES // (KEEPING_THREADS * step_bytes)
     if own == 0 or steps > most or (own + shared) * 4 < steps * 3:
@@ -240,7 +240,7 @@ def _run_length(found: Rows, inner: int) -> int:
     """Neighbours along the axis `inner` that move at once: 1 where any element that varies along it
     is not in whole aligned runs, or where a block has no room for the results of so many rows."""
     values = values_of(found)
-    addresses = [a for s in found.elements.statements if (a := plain_address(s, values))]
+    addresses = [a for s in found.loop_program.statements if (a := plain_address(s, values))]
     moved = [
         (a.access, values[a.pointer]) for a in addresses if a.access and a.access.strides[inner]
     ]

@@ -9,7 +9,7 @@ from functools import cached_property
 from graphc.ir import Value
 from graphc.kernels.cuda.reduce.reduce import Shape, plain_address, values_of
 from graphc.kernels.cuda.reduce.stages import bytes_of_stage, operand_of, stage_struct
-from graphc.kernels.cuda.shared.kernel_source import decomposed, wrapped
+from graphc.kernels.cuda.shared.kernel_source import delinearize, wrapped
 from graphc.kernels.cuda.shared.runs import call_of_run, element_of_run, makes_runs
 from graphc.kernels.program.body.statement import (
     Address,
@@ -37,22 +37,22 @@ there are as many blocks as can be."""
 @dataclass(frozen=True)
 class ReduceText:
     """The statements of the launches. A stage is a loop that has sums. The partial results of the
-    first may be `given` as so many parts, which lie in the workspace from byte `start` on. With
+    first may be `partial_count` as so many parts, which lie in the workspace from byte `partial_offset` on. With
     `tickets` the last block of a row to have stored partial results does what is left where that
-    is once per row (tickets.cuh). The threads of a single launch do what `begins` says first."""
+    is once per row (tickets.cuh). The threads of a single launch do what `prologue` says first."""
 
     rows: Rows
     shape: Shape
     index: str
-    given: int = 0
-    start: int = 0
+    partial_count: int = 0
+    partial_offset: int = 0
     tickets: bool = False
-    begins: tuple[str, ...] = ()
+    prologue: tuple[str, ...] = ()
 
     @property
     def workspace(self) -> int:
         """Bytes of the workspace."""
-        return self.offsets[-1] if self.shape.splits > 1 or self.given else 0
+        return self.offsets[-1] if self.shape.splits > 1 or self.partial_count else 0
 
     @property
     def types(self) -> list[list[str]]:
@@ -72,9 +72,9 @@ class ReduceText:
     @property
     def offsets(self) -> list[int]:
         """Where each stage's partial results begin in the workspace, and its size, in bytes."""
-        offsets = [self.start + self.given * self.part_bytes]
+        offsets = [self.partial_offset + self.partial_count * self.part_bytes]
         for number, loop in enumerate(self.stages):
-            parts = 1 if self.given and number == 0 else self.shape.splits
+            parts = 1 if self.partial_count and number == 0 else self.shape.splits
             size = bytes_of_stage(loop) * self.shape.rows * parts
             offsets.append(offsets[-1] + -(-size // 16) * 16)
         return offsets
@@ -87,7 +87,7 @@ class ReduceText:
     @property
     def gathers(self) -> bool:
         """Whether a launch joins the parts that are given, of which every block would read all."""
-        bytes_again = self.given * self.part_bytes * self.shape.splits
+        bytes_again = self.partial_count * self.part_bytes * self.shape.splits
         return bytes_again > GATHERED_BYTES
 
     @property
@@ -106,9 +106,9 @@ class ReduceText:
         ]
 
     @property
-    def draws(self) -> bool:
+    def draws_tickets(self) -> bool:
         """Whether the last blocks finish: there is no loop without sums, and a launch before."""
-        looped = len(self.stages) > (1 if self.given else 0)
+        looped = len(self.stages) > (1 if self.partial_count else 0)
         once = len(self.rows.loops) == len(self.stages) and self.rows.after.statements
         return self.tickets and self.shape.splits > 1 and looped and bool(once)
 
@@ -119,18 +119,18 @@ class ReduceText:
         count = len(self.stages)
         finish = self._row_outputs("first_of_row" if counters else "stores")
         rest = [x for k in range(count, len(rows.loops)) for x in self._loop(k)]
-        if splits == 1 and not self.given:
+        if splits == 1 and not self.partial_count:
             lines = [x for k in range(count) for x in self._loop(k)]
-            lines = [*self.begins, *self._hold(), *lines, *rest, *finish]
-            return [("kernel", self._kernel(lines, [rows.whole]), 1)]
+            lines = [*self.prologue, *self._row_loads(), *lines, *rest, *finish]
+            return [("kernel", self._kernel(lines, [rows.program]), 1)]
         launches, known, before = [], list[str](), 0
         for k, loop in enumerate(self.stages):
             kind, place = self._stage(k), f"workspace + {self.offsets[k]}"
             lines = [f"rows.store_partial({place}, stage{k});"]
             part = f"stage{k}" if k else "kernel"
-            how, given = "combine", f"workspace + {self.start}, {self.given}"
-            if k or not self.given:
-                lines = self._kernel([*known, *self._loop(k), *lines], [loop.whole])
+            how, given = "combine", f"workspace + {self.partial_offset}, {self.partial_count}"
+            if k or not self.partial_count:
+                lines = self._kernel([*known, *self._loop(k), *lines], [loop.program])
                 launches.append((part, lines, splits))
             elif self.gathers:
                 first = f"const auto stage0 = rows.combine_partial<{kind}>({given});"
@@ -147,7 +147,7 @@ class ReduceText:
             ends = [*known[before:], *finish]
             launches[-1] = name, [*lines, last, "{", *(f"  {x}" for x in ends), "}"], splits
         elif finish or rest:
-            programs = [*(loop.whole for loop in rows.loops[count:]), rows.after]
+            programs = [*(loop.program for loop in rows.loops[count:]), rows.after]
             lines = self._kernel([*known, *rest, *finish], programs)
             launches.append(("finish", lines, splits if rest else 1))
         return launches
@@ -184,7 +184,9 @@ class ReduceText:
     def _indices(self, whole: str, axes: Sequence[int], program: RegisterProgram) -> list[str]:
         """Definitions of the indices along `axes` that the program uses, from the linear index."""
         names, extents = self.names, [self.rows.domain.extents[d] for d in axes]
-        return decomposed(whole, [names[d] for d in axes], extents, self.index, program.used(names))
+        return delinearize(
+            whole, [names[d] for d in axes], extents, self.index, program.used(names)
+        )
 
     def _address(self, statement: Statement) -> Address | None:
         return plain_address(statement, self._values)
@@ -228,42 +230,46 @@ class ReduceText:
     def _column(self, program: RegisterProgram) -> list[str]:
         return self._indices("column", self.rows.reduced_axes, program)
 
-    def _hold(self) -> list[str]:
+    def _row_loads(self) -> list[str]:
         """The statements that load what all loops read."""
-        if not self.shape.held:
+        if not self.shape.keeps_row:
             return []
-        struct, functor = self._loading("Loads", self._held)
-        kept = f"Held<Loads, {self.shape.own}, {self.shape.shared}, Rows::threads> held;"
+        struct, functor = self._loading("Loads", self._kept_loads)
+        steps = f"{self.shape.register_steps}, {self.shape.shared_steps}"
+        kept = f"Held<Loads, {steps}, Rows::threads> held;"
         named = [f"const auto load_step = {functor[0]}", *functor[1:-1], "};"]
         lines = [*struct, *named, kept]
-        if self.shape.shared:
-            lines.append(f"static_assert(sizeof(Loads) == {self._bytes_held});")
+        if self.shape.shared_steps:
+            lines.append(f"static_assert(sizeof(Loads) == {self._kept_bytes});")
             lines.append("held.memory = dynamic_shared;")
         return [*lines, "rows.hold(held, load_step);"]
 
     @property
     def shared_bytes(self) -> int:
         """Of shared memory that holds elements."""
-        return self.shape.shared and self.shape.shared * self.shape.threads * self._bytes_held
+        return (
+            self.shape.shared_steps
+            and self.shape.shared_steps * self.shape.threads * self._kept_bytes
+        )
 
     @property
-    def _bytes_held(self) -> int:
+    def _kept_bytes(self) -> int:
         """Of what is held of a step, as a struct."""
         end = widest = 0
-        for size in map(self._bytes, self._held):
+        for size in map(self._bytes, self._kept_loads):
             own = min(size, 16)
             end, widest = -(-end // own) * own + size, max(widest, own)
         return -(-end // widest) * widest
 
     @cached_property
-    def _held(self) -> dict[Address, str]:
+    def _kept_loads(self) -> dict[Address, str]:
         return self._loads(joined(loop.body for loop in self.rows.loops))
 
     def _loop(self, number: int) -> list[str]:
         """The statements of a loop: what is the same for a whole row, then each column."""
-        loop, held = self.rows.loops[number], self.shape.held
+        loop, held = self.rows.loops[number], self.shape.keeps_row
         head, program, sources = self._before(loop)
-        loads = self._held if held else self._loads(loop.body)
+        loads = self._kept_loads if held else self._loads(loop.body)
         sources |= {address: f"loads.{field}" for address, field in loads.items()}
         kind = "Loads" if held else f"Loads{number}"
         stage, settings = self._stage(number), [self._stage(number)] if loop.sums else []
@@ -274,7 +280,7 @@ class ReduceText:
             size = sum(map(self._bytes, loads))
             taps = sum(s.taps for s in loop.body.statements if isinstance(s, Call))
             size += 4 * taps * self.shape.length  # what calls load waits in registers as well
-            settings.append(str(max(1, min(4, self._ahead(number) // max(size, 1)))))
+            settings.append(str(max(1, min(4, self._prefetch_bytes(number) // max(size, 1)))))
         call = f"rows.{'reduce' if loop.sums else 'each'}"
         call += f"<{', '.join(settings)}>(" if settings else "("
         call = f"const {stage} stage{number} = {call}" if loop.sums else call
@@ -284,7 +290,7 @@ class ReduceText:
         known = self._results(number) if loop.sums and self.shape.splits == 1 else ()
         return [*head, call, *(f"    {x}" for x in (*first, *body)), "    });", *known]
 
-    def _ahead(self, number: int) -> int:
+    def _prefetch_bytes(self, number: int) -> int:
         """The bytes that a thread loads ahead in a loop."""
         sums = [s for loop in self.rows.loops[:number] for s in loop.sums]
         held = sum(s.value.type.numpy_dtype.itemsize for s in sums) * self.shape.length
@@ -302,7 +308,7 @@ class ReduceText:
             return loop.before.lines(self.names, "1"), loop.body, {}
         runs = {a: name for a, name in self._loads(loop.before).items() if self._varies(a)}
         head = [f"const auto {name}run = {self._place(a)};" for a, name in runs.items()]
-        return head, loop.whole, {a: f"{name}run" for a, name in runs.items()}
+        return head, loop.program, {a: f"{name}run" for a, name in runs.items()}
 
     def _elements(
         self,
@@ -313,7 +319,7 @@ class ReduceText:
     ) -> list[str]:
         """The statements of a run, or of an element."""
         sums, length = loop.sums, self.shape.length
-        computed = program.only(
+        computed = program.filter(
             lambda s: not isinstance(s, Load) or self._address(s) not in sources
         )
         lines = self._column(computed)
@@ -329,11 +335,11 @@ class ReduceText:
         lines += [f"{self._run(a)} {run};" for a, run in runs.items()]
         lines += self._steps(
             [
-                *self._known(each, [s.operand for s in sums], number),
+                *self._result_definitions(each, [s.operand for s in sums], number),
                 *(self._statement(s, sources, runs) for s in each.statements),
                 *(s.joined(f"results{self._at}", operand_of(s)) for s in sums),
             ],
-            each.only(lambda s: self._address(s) is None and not self._calls(s)),
+            each.filter(lambda s: self._address(s) is None and not self._calls(s)),
         )
         return [*lines, *(f"{self._place(a, '')} = {run};" for a, run in runs.items())]
 
@@ -381,14 +387,16 @@ class ReduceText:
             return []
         lines = after.lines(self._lane if self._several else self.names, "1")
         if self._several:
-            lines = self._steps([*self._known(after, (), len(self.stages)), *lines], after)
+            lines = self._steps(
+                [*self._result_definitions(after, (), len(self.stages)), *lines], after
+            )
         return [f"if (rows.{which}()) {{", *(f"  {x}" for x in lines), "}"]
 
     def _results(self, number: int) -> list[str]:
         """The results of a stage as registers, where a thread has one row."""
         return [] if self._several else list(self._registers(number))
 
-    def _known(
+    def _result_definitions(
         self, program: RegisterProgram, operands: Iterable[str], count: int
     ) -> Iterator[str]:
         """The results of the first `count` stages that the program or one of `operands` names, of

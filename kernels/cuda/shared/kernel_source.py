@@ -159,35 +159,35 @@ def source(
     """The text of a kernel's file. It lies within the namespace of the headers, whose functions
     hide the toolkit's of the same name, and in one of its own, so that files can be joined. What is
     `dynamic` of shared memory lies outside of both, where it has one name for all."""
-    body = joined_lines(sections)
-    includes = included(headers)
+    body = join_sections(sections)
+    includes = include_lines(headers)
     panels = any(header.startswith("contract/tiles/wgmma") for header in headers)
     includes += f"\n\n{PANELS if panels else DYNAMIC}" if dynamic else ""
     space = f"graphc::{symbol_of(node, 'text')}"
-    return f"{provenance(node)}\n{includes}\n\n{within(space, body)}\n"
+    return f"{provenance(node)}\n{includes}\n\n{in_namespace(space, body)}\n"
 
 
-def joined_lines(sections: Sequence[Sequence[str]]) -> str:
+def join_sections(sections: Sequence[Sequence[str]]) -> str:
     """Sections of lines, with an empty line between two."""
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
-def included(headers: Sequence[str]) -> str:
+def include_lines(headers: Sequence[str]) -> str:
     """The directives that include the headers of these names."""
     return "\n".join(f'#include "cuda/{h}.cuh"' for h in headers)
 
 
-def within(space: str, body: str) -> str:
+def in_namespace(space: str, body: str) -> str:
     """`body` in a namespace."""
     return f"namespace {space} {{\n\n{body}\n\n}}  // namespace {space}"
 
 
-def part_space(kernel: Kernel, last: GridLaunch) -> str:
+def part_namespace(kernel: Kernel, last: GridLaunch) -> str:
     """The functions of a kernel's parts, in a namespace of their own; its `Block` is one of the
     `last` launch."""
-    assert kernel.parts is not None, f"{kernel.name} may be part of a launch"
+    assert kernel.device_functions is not None, f"{kernel.name} may be part of a launch"
     block = f"using Block = PartBlock<{last.block[0]}, {SHARED_BYTES}>;"
-    return within(f"graphc::{kernel.name}_part", f"{block}\n\n{kernel.parts.text}")
+    return in_namespace(f"graphc::{kernel.name}_part", f"{block}\n\n{kernel.device_functions.text}")
 
 
 def provenance(node: KernelNode) -> str:
@@ -216,7 +216,7 @@ def loads_first(
     """The type `Loads` of what an element's plain loads give, and the end of a call with two
     functors of `argument`: one loads, the other does the rest. `define` gives the definitions of
     the indices that a program uses."""
-    loads, rest = loads_apart(program)
+    loads, rest = split_loads(program)
     results = [r for s in loads.statements for r in s.results]
     registers = ", ".join(r.name for r in results)
     unpacked = [f"const auto [{registers}] = loads;"] if results else []
@@ -233,13 +233,13 @@ def loads_first(
     return ["struct Loads {", *fields, "};"], functors
 
 
-def loads_apart(program: RegisterProgram) -> tuple[RegisterProgram, RegisterProgram]:
+def split_loads(program: RegisterProgram) -> tuple[RegisterProgram, RegisterProgram]:
     """The loads that depend on nothing that is computed, and the rest."""
-    loads = program.only(lambda s: isinstance(s, Load) and not s.operands)
-    return loads, program.only(lambda s: s not in loads.statements)
+    loads = program.filter(lambda s: isinstance(s, Load) and not s.operands)
+    return loads, program.filter(lambda s: s not in loads.statements)
 
 
-def decomposed(
+def delinearize(
     whole: str, names: Sequence[str], extents: Sequence[int], index: str, used: Collection[str]
 ) -> list[str]:
     """Definitions of the indices `names`, of these extents, from the linear index `whole`; only of
@@ -307,40 +307,40 @@ class Launches:
         owned: tuple[int, ...] = (),
         maps: Mapping[str, TensorMap] = MappingProxyType({}),
         cluster: int = 1,
-        played: LaunchMode = LaunchMode.EITHER,
+        mode: LaunchMode = LaunchMode.EITHER,
     ) -> None:
         """Launch `lines` in `blocks` times `splits` blocks of `threads`, of which a multiprocessor
         shall hold at least `resident`; `shared` bytes are `dynamic_shared`; `owned` as of
         `GridLaunch`; `maps` by the names of parameters. So many blocks are a `cluster`. What is
-        `played` in one way alone has others in its place for the other way, of the same bits."""
+        `mode` in one way alone has others in its place for the other way, of the same bits."""
         symbol = symbol_of(self.node, part)
-        if played is not LaunchMode.JOINED:
+        if mode is not LaunchMode.JOINED:
             own = (symbol, self._signature, threads, [*lines], resident, [*maps], cluster)
             self._own.append(own)
-        if played is not LaunchMode.ALONE:
+        if mode is not LaunchMode.ALONE:
             parameters = ("const Own& block", *self._signature.parameters(restrict=False))
             head = wrapped(f"GRAPHC_INLINE void {symbol}(", parameters, ") {")
             self._parts.append(["template <class Own>", *head, *(f"  {x}" for x in lines), "}"])
         grid, block = (blocks, splits, 1), (threads, 1, 1)
         launch = GridLaunch(symbol, grid, block, shared, owned, maps=(*maps.values(),))
-        self._grids.append((launch, resident, played))
+        self._grids.append((launch, resident, mode))
 
-    def counters(self, count: int, played: LaunchMode = LaunchMode.EITHER) -> str:
-        """The name of new counters, of tickets that the blocks of one launch that is so `played`
+    def counters(self, count: int, mode: LaunchMode = LaunchMode.EITHER) -> str:
+        """The name of new counters, of tickets that the blocks of one launch that is so `mode`
         draw (tickets.cuh). They are variables of the kernel's file: no launch of another file has
         them, and those of one file must not be at once."""
         name = f"counters{len(self._counters) or ''}"
-        self._counters.append((f"__device__ unsigned {name}[{count}];", played))
+        self._counters.append((f"__device__ unsigned {name}[{count}];", mode))
         return name
 
-    def through_patches(self, patches: tuple[int, int], multiple: int = 1) -> None:
+    def set_patches(self, patches: tuple[int, int], multiple: int = 1) -> None:
         """Say of the last launch that its blocks go through `patches` and, as part of another, are
         to be played by a `multiple` of so many blocks."""
         launch, resident, played = self._grids[-1]
         launch = replace(launch, patches=patches, multiple=multiple)
         self._grids[-1] = launch, resident, played
 
-    def hold(self, lines: Sequence[str], type: str) -> None:
+    def add_resident_loader(self, lines: Sequence[str], type: str) -> None:
         """Let `lines` make what block number `block` of the last launch may hold, a `Held`."""
         symbol = f"{self._grids[-1][0].symbol}_hold"
         parameters = ("Held& held", "unsigned block", *self._signature.parameters(restrict=False))
@@ -366,10 +366,10 @@ class Launches:
         parts, kind, given = None, [], []
         plain = block == "WholeBlock" and all(p is LaunchMode.ALONE for _, p in self._counters)
         if headers and headers[0] in (*JOINABLE, *GROUPABLE) and plain:
-            text = joined_lines([*sections, *self._parts])
-            within = [(x, resident) for x, resident, p in self._grids if p is not LaunchMode.ALONE]
-            others = tuple(x for x, _ in within) if self._counters else ()
-            parts = DeviceFunctions(tuple(headers), text, tuple(r for _, r in within), others)
+            text = join_sections([*sections, *self._parts])
+            grids = [(x, resident) for x, resident, p in self._grids if p is not LaunchMode.ALONE]
+            others = tuple(x for x, _ in grids) if self._counters else ()
+            parts = DeviceFunctions(tuple(headers), text, tuple(r for _, r in grids), others)
         if headers and headers[0] in (*JOINABLE, *TENSOR_HEADERS):
             kind, given = [f"using Block = {block};"], ["const Block block;"]
         functions = (
@@ -387,10 +387,10 @@ class Launches:
             bytes=moved_bytes(self.node),
             inplace=self.inplace,
             launches=tuple(alone),
-            parts=parts,
+            device_functions=parts,
             choice=choice,
             note=note,
-            draws=bool(self._counters),
+            draws_tickets=bool(self._counters),
         )
 
 

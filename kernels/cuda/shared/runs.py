@@ -43,24 +43,32 @@ class Runs:
         statements = self.each.statements
         inner = max(d for s in statements for a in s.accesses for d in range(len(a.strides)))
         loads = [s for s in statements if isinstance(s, Load)]
-        return [s for s in loads if _is_vector(s, inner) and not self._whole(s, inner)]
+        return [s for s in loads if _is_vector(s, inner) and not self._is_aligned_run(s, inner)]
 
     def lines(
         self,
         names: list[str],
         index: str,
         define: Callable[[RegisterProgram], list[str]],
-        given: str = "",
+        prologue: str = "",
         last: Sequence[str] = (),
         vectors: str = "",
     ) -> list[str]:
         """The statements of the run at the indices `names` of its first element. `define` gives
-        the definitions of those of the indices that a program uses; `given` is a statement that
+        the definitions of those of the indices that a program uses; `prologue` is a statement that
         comes first for element `step`, `last` are some that come last. `vectors` names a struct
         that has the elements of vectors that are not aligned."""
         inner = len(names) - 1
-        loads = [s for s in self.each.statements if isinstance(s, Load) and self._whole(s, inner)]
-        stores = [s for s in self.each.statements if isinstance(s, Store) and self._whole(s, inner)]
+        loads = [
+            s
+            for s in self.each.statements
+            if isinstance(s, Load) and self._is_aligned_run(s, inner)
+        ]
+        stores = [
+            s
+            for s in self.each.statements
+            if isinstance(s, Store) and self._is_aligned_run(s, inner)
+        ]
         runs = {id(s): f"run{number}" for number, s in enumerate((*loads, *stores))}
         lane = [*names[:-1], "lane"]
         known = {id(s): f"{vectors}.{s.results[0].name}" for s in self.vectors if vectors}
@@ -74,10 +82,10 @@ class Runs:
             )
         lines += [f"{self._memory(store, names)[0]} {runs[id(store)]};" for store in stores]
         lines += ["#pragma unroll", f"for (int step = 0; step < {self.length}; step++) {{"]
-        alone = self.each.only(lambda s: id(s) not in {*runs, *known} and not _calls(s))
+        alone = self.each.filter(lambda s: id(s) not in {*runs, *known} and not _calls(s))
         if alone.used(lane) & {"lane"}:
             lines.append(f"  const {index} lane = {names[-1]} + step;")
-        lines += [f"  {given}"] if given else []
+        lines += [f"  {prologue}"] if prologue else []
         for statement in self.each.statements:
             name = known.get(id(statement)) or runs.get(id(statement), "")
             lines.append(f"  {_step(statement, name, lane)}")
@@ -87,7 +95,7 @@ class Runs:
             lines.append(f"*reinterpret_cast<{kind}*>({place}) = {runs[id(store)]};")
         return lines
 
-    def _whole(self, statement: Statement, inner: int) -> bool:
+    def _is_aligned_run(self, statement: Statement, inner: int) -> bool:
         """Whether a load or store is of aligned runs; else it is one of each element."""
         address = _address(statement)
         known = address.pointer in self.used

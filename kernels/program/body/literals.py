@@ -1,4 +1,4 @@
-"""Numbers as C++ text: what a register holds, and what lies in memory."""
+"""C++ literals of numbers in registers and in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def splat(value: object, dtype: str) -> str:
 
 
 def memory_literal(value: object, dtype: str) -> str:
-    """A C++ initialiser of an element in memory."""
+    """The C++ initializer of an element in memory."""
     if dtype not in NARROW:
         return literal(value, dtype)
     bits = convert(np.asarray(value), DTYPES[dtype]).view(np.uint16)
@@ -23,7 +23,7 @@ def memory_literal(value: object, dtype: str) -> str:
 
 
 def literal(value: object, dtype: str) -> str:
-    """A C++ literal of the scalar `value`, as a register holds it."""
+    """The C++ literal of the scalar `value` as a register holds it."""
     if dtype == "bool":
         return "true" if value else "false"
     if dtype in FLOATS:

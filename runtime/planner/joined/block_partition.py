@@ -5,7 +5,7 @@ being its number (`GridLaunch.owned`). Where all that passes from part to part o
 iteration to iteration, passes through such arguments of equally many blocks, block i reads what
 block i wrote. It is played by the same block of the launch in all parts, so a barrier of that
 block's threads does. What the loop reads beside, as weights, it does not write, and blocks may hold
-all of it in registers (`Kernel.held`).
+all of it in registers (`Kernel.resident_bytes`).
 
 Where it is too large, and blocks hold the weights of some units, they own patches of rows and units
 (`GridLaunch.patches`): what passes from a product of all units to the next takes one wait of all
@@ -27,7 +27,7 @@ Touched = tuple[Range, bool, tuple[object, ...]]
 which patches; () if it is not."""
 
 
-def owned(plan: Plan, loop: Loop) -> bool:
+def passes_own_rows(plan: Plan, loop: Loop) -> bool:
     """Whether what a loop writes is read and written again by the blocks alone that wrote it."""
     launches = [step for step in loop.steps if isinstance(step, Launch)]
     if loop.stages > 1 or len(launches) < len(loop.steps):
@@ -36,24 +36,24 @@ def owned(plan: Plan, loop: Loop) -> bool:
         return False
     touched = [place for step in launches for place in _touched(plan, step)]
     writes = [place for place in touched if place[1]]
-    return all(_apart(place, written) for written in writes for place in touched)
+    return all(_are_disjoint(place, written) for written in writes for place in touched)
 
 
-def holding(plan: Plan, loop: Loop) -> Launch | None:
+def resident_launch(plan: Plan, loop: Loop) -> Launch | None:
     """The launch of a loop whose blocks are to hold what they would read again: the first of those
     that read the most; None if there is none, or if it does not play in all iterations, or if what
     the others read meanwhile does not fit beside it."""
     launches = [step for step in loop.steps if isinstance(step, Launch)]
     if loop.stages > 1 or len(launches) < len(loop.steps):
         return None
-    filling = [step for step in launches if plan.kernels[step.kernel].fills]
+    filling = [step for step in launches if plan.kernels[step.kernel].fills_multiprocessor]
     kernels = [plan.kernels[step.kernel] for step in filling]
-    if sum(k.held // k.launches[0].multiple for k in kernels) > MOST_HELD_BYTES:
+    if sum(k.resident_bytes // k.launches[0].multiple for k in kernels) > MOST_HELD_BYTES:
         return None
-    return max(filling, key=lambda step: plan.kernels[step.kernel].held, default=None)
+    return max(filling, key=lambda step: plan.kernels[step.kernel].resident_bytes, default=None)
 
 
-def waiting(plan: Plan, loop: Loop) -> set[tuple[int, int]]:
+def waiting_launches(plan: Plan, loop: Loop) -> set[tuple[int, int]]:
     """The launches of a loop, by the number of the step and of its launch, before which all blocks
     have to wait, where all wait before the loop, and one block plays what has one number. The
     iterations are played one after another; what waits in one does in each."""
@@ -64,12 +64,12 @@ def waiting(plan: Plan, loop: Loop) -> set[tuple[int, int]]:
         for launch in range(len(plan.kernels[step.kernel].launches))
     ]
     waits: set[tuple[int, int]] = set()
-    while late := _late(parts, waits, loop.count):
+    while late := _first_conflict(parts, waits, loop.count):
         waits.add(late)
     return waits
 
 
-def _late(
+def _first_conflict(
     parts: Sequence[tuple[tuple[int, int], Sequence[Touched]]],
     waits: set[tuple[int, int]],
     count: int,
@@ -103,7 +103,7 @@ def _touched(plan: Plan, step: Launch, launch: int = 0) -> Iterator[Touched]:
         yield place, i >= len(step.reads), shares if own else ()
 
 
-def _apart(a: Touched, b: Touched) -> bool:
+def _are_disjoint(a: Touched, b: Touched) -> bool:
     """Whether two arguments never share a byte, or in each two iterations none or all of them, and
     are shared out alike."""
     if not hull(a[0]).overlaps(hull(b[0])):

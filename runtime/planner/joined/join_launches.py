@@ -55,8 +55,13 @@ from graphc.runtime.plan.plan import (
     all_steps,
 )
 from graphc.runtime.planner.concurrency import DeviceModel
-from graphc.runtime.planner.joined.block_partition import holding, hull, owned, waiting
-from graphc.runtime.planner.joined.part_order import early, phases
+from graphc.runtime.planner.joined.block_partition import (
+    hull,
+    passes_own_rows,
+    resident_launch,
+    waiting_launches,
+)
+from graphc.runtime.planner.joined.part_order import as_early_as_possible, phases
 from graphc.runtime.planner.joined.shared_staging import staged_rows
 
 MARGIN = 0.3
@@ -100,7 +105,7 @@ def _runs(plan: Plan, kind: Kind, draws: bool) -> Iterator[tuple[int, list[Step]
     number = first = 0
     filled = False
     for step in plan.steps:
-        fills = isinstance(step, Loop) and bool(holding(plan, step))
+        fills = isinstance(step, Loop) and bool(resident_launch(plan, step))
         if fills or (filled and not isinstance(step, Copy)):
             # Its blocks fill a multiprocessor, which is for copies beside, but not for others.
             copies = 0 if filled else _copies_at_end(run)
@@ -125,7 +130,7 @@ def _copies_at_end(run: Sequence[Step]) -> int:
 
 def _draws(plan: Plan, step: Step) -> bool:
     """Whether a step draws tickets where it is alone."""
-    return isinstance(step, Launch) and plan.kernels[step.kernel].draws
+    return isinstance(step, Launch) and plan.kernels[step.kernel].draws_tickets
 
 
 def _gains(plan: Plan, step: Step, kind: Kind) -> bool:
@@ -136,17 +141,19 @@ def _gains(plan: Plan, step: Step, kind: Kind) -> bool:
         return True
     if not isinstance(step, Launch) or not joinable(plan.kernels[step.kernel]):
         return False
-    if plan.kernels[step.kernel].fills:  # it takes more registers than two blocks have each
+    if plan.kernels[
+        step.kernel
+    ].fills_multiprocessor:  # it takes more registers than two blocks have each
         return False
     alone, part = _times(plan, plan.kernels[step.kernel], kind)
-    return part + kind.rates.barrier * len(plan.kernels[step.kernel].joined) < alone
+    return part + kind.rates.barrier * len(plan.kernels[step.kernel].joined_launches) < alone
 
 
 def _times(plan: Plan, kernel: Kernel, kind: Kind) -> tuple[float, float]:
     """Microseconds of a kernel alone, and of what it does as part of a joined launch."""
     alone = DeviceModel(plan.device).kernel(kernel).microseconds
     work = alone - max(1, len(kernel.launches)) * kind.rates.launch
-    return alone, work * max((_slower(x, kind) for x in kernel.joined), default=1.0)
+    return alone, work * max((_slower(x, kind) for x in kernel.joined_launches), default=1.0)
 
 
 def _slower(launch: GridLaunch, kind: Kind) -> float:
@@ -187,12 +194,12 @@ class _Run:
         return fast and len(self.pointers) <= MOST_ARGUMENTS
 
     def _sums(
-        self, texts: Sequence[JoinedStep], kind: Kind, holds: JoinedPart | None = None
+        self, texts: Sequence[JoinedStep], kind: Kind, resident: JoinedPart | None = None
     ) -> tuple[float, float]:
         alone = within = 0.0
         for text in texts:
             if isinstance(text, JoinedLoop):
-                a, b = self._sums(text.parts, kind, text.holds)
+                a, b = self._sums(text.parts, kind, text.resident_part)
                 alone, within = alone + text.count * a, within + text.count * b
                 within += text.waits * kind.rates.barrier
                 continue
@@ -202,8 +209,8 @@ class _Run:
                 alone, within = alone + whole, within + whole - kind.rates.launch
             elif text.launch == 0:
                 a, b = _times(self.plan, text.kernel, kind)
-                if text is holds:
-                    b *= 1 - text.kernel.held / max(text.kernel.bytes, 1)
+                if text is resident:
+                    b *= 1 - text.kernel.resident_bytes / max(text.kernel.bytes, 1)
                 alone, within = alone + a, within + b
         return alone, within
 
@@ -228,27 +235,27 @@ class _Walk:
         self.must_wait = False
 
     def items(
-        self, steps: Sequence[Step], number: int, loops: tuple[Loop, ...], own: bool = False
+        self, steps: Sequence[Step], number: int, loops: tuple[Loop, ...], owns_rows: bool = False
     ) -> Iterator[tuple[LaunchPart | RepeatedParts, JoinedStep]]:
         found = phases(self.run.plan, steps, number)
-        for turn in found if loops else early(found):
+        for turn in found if loops else as_early_as_possible(found):
             step, number = turn.step, turn.number
-            if isinstance(step, Loop) and not loops and holding(self.run.plan, step):
-                yield self.holding(step, number)
+            if isinstance(step, Loop) and not loops and resident_launch(self.run.plan, step):
+                yield self.resident_loop(step, number)
             elif isinstance(step, Loop):
-                rows = owned(self.run.plan, step)
+                rows = passes_own_rows(self.run.plan, step)
                 self.must_wait = not rows
                 inner = list(self.items(step.steps, number + 1, (*loops, step), rows))
-                near = self.near(step) if rows and not loops else None
+                near = self.staged_rows(step) if rows and not loops else None
                 self.must_wait = True
                 parts, texts = tuple(p for p, _ in inner), tuple(t for _, t in inner)
-                holds = _most_held(texts) if rows else None
+                holds = _most_resident(texts) if rows else None
                 yield (
                     RepeatedParts(number, parts, rows),
                     JoinedLoop(step.count, texts, rows, holds, near),
                 )
             elif isinstance(step, Copy):
-                waits = self.waits((step.source,), (step.target,), False)
+                waits = self.add_part((step.source,), (step.target,), False)
                 places = (step.source, step.target)
                 size = step.source.stop - step.source.start
                 aligned = not any(x % COPIED_AT_ONCE for x in (*_starts(places, loops), size))
@@ -256,11 +263,14 @@ class _Walk:
                 yield LaunchPart(number, 0, waits), replace(text, nbytes=size, aligned=aligned)
             elif isinstance(step, Launch):
                 kernel = self.run.plan.kernels[step.kernel]
-                waits = not own and self.waits(step.reads, step.writes, turn.alone)
+                waits = not owns_rows and self.add_part(step.reads, step.writes, turn.alone)
                 text = self.text(step, kernel, turn.launch, step.arguments, waits, loops)
-                yield LaunchPart(number, turn.launch, waits, own), replace(text, own=own)
+                yield (
+                    LaunchPart(number, turn.launch, waits, owns_rows),
+                    replace(text, owns_rows=owns_rows),
+                )
 
-    def near(self, loop: Loop) -> StagedRows | None:
+    def staged_rows(self, loop: Loop) -> StagedRows | None:
         """The rows that blocks of a loop of owned rows have in shared memory."""
         steps = [step for step in loop.steps if isinstance(step, Launch)]
 
@@ -269,22 +279,22 @@ class _Walk:
 
         return staged_rows(self.run.plan, steps, loop.count, number)
 
-    def holding(self, loop: Loop, number: int) -> tuple[RepeatedParts, JoinedLoop]:
+    def resident_loop(self, loop: Loop, number: int) -> tuple[RepeatedParts, JoinedLoop]:
         """A loop whose blocks hold what one of its parts would read again, and each play what has
         one number."""
         plan, waits, held = (
             self.run.plan,
-            waiting(self.run.plan, loop),
-            holding(self.run.plan, loop),
+            waiting_launches(self.run.plan, loop),
+            resident_launch(self.run.plan, loop),
         )
         parts, texts, holds = [], [], None
         for n, step in enumerate(loop.steps):
             assert isinstance(step, Launch), "loops that hold something launch and nothing else"
             kernel = plan.kernels[step.kernel]
-            for launch in range(len(kernel.joined)):
+            for launch in range(len(kernel.joined_launches)):
                 late = (n, launch) in waits
                 text = self.text(step, kernel, launch, step.arguments, late, (loop,))
-                texts.append(replace(text, own=True))
+                texts.append(replace(text, owns_rows=True))
                 parts.append(LaunchPart(number + 1 + n, launch, late, True))
                 holds = texts[-1] if step is held and launch == 0 else holds
         late, self.must_wait = bool(self.reads or self.writes), True
@@ -304,11 +314,11 @@ class _Walk:
         plays = (step.stage, loops[-1].length) if loops and loops[-1].stages > 1 else ()
         offsets = [kernel.offset(n) if kernel else 0 for n in range(len(places))]
         found = tuple(self.run.place(x, loops, o) for x, o in zip(places, offsets, strict=True))
-        return JoinedPart(kernel, launch, found, waits, plays=plays)
+        return JoinedPart(kernel, launch, found, waits, iterations=plays)
 
-    def waits(self, reads: Sequence[Range], writes: Sequence[Range], alone: bool) -> bool:
-        """Whether all blocks wait before a part that touches these bytes, which then count."""
-        late = self.must_wait or any(
+    def conflicts(self, reads: Sequence[Range], writes: Sequence[Range], alone: bool) -> bool:
+        """Whether all blocks must wait before a part that touches these bytes."""
+        return self.must_wait or any(
             not (alone and single) and _meet(a, b)
             for mine, others in (
                 (reads, self.writes),
@@ -318,11 +328,15 @@ class _Walk:
             for a in mine
             for b, single in others
         )
-        if late:
+
+    def add_part(self, reads: Sequence[Range], writes: Sequence[Range], alone: bool) -> bool:
+        """Record what a part touches; returns whether all blocks wait before it."""
+        waits = self.conflicts(reads, writes, alone)
+        if waits:
             self.reads, self.writes, self.must_wait = [], [], False
         self.reads += [(place, alone) for place in reads]
         self.writes += [(place, alone) for place in writes]
-        return late
+        return waits
 
 
 def _meet(a: Range, b: Range) -> bool:
@@ -332,10 +346,10 @@ def _meet(a: Range, b: Range) -> bool:
     return a.overlaps(b)
 
 
-def _most_held(texts: Sequence[JoinedStep]) -> JoinedPart | None:
+def _most_resident(texts: Sequence[JoinedStep]) -> JoinedPart | None:
     """The part that would read again most of what its blocks may hold."""
     own = [(n, t, t.kernel) for n, t in enumerate(texts) if isinstance(t, JoinedPart) and t.kernel]
-    held = [(kernel.held, -n, t) for n, t, kernel in own]
+    held = [(kernel.resident_bytes, -n, t) for n, t, kernel in own]
     nbytes, _, found = max(held, default=(0, 0, None))
     return found if nbytes else None
 

@@ -36,14 +36,14 @@ def phases(plan: Plan, steps: Sequence[Step], number: int) -> Iterator[PartPhase
     """What `steps` launch and copy, in their order; the first has this number."""
     for step in steps:
         if isinstance(step, Launch):
-            for n, launch in enumerate(plan.kernels[step.kernel].joined):
+            for n, launch in enumerate(plan.kernels[step.kernel].joined_launches):
                 yield PartPhase(number, step, n, math.prod(launch.grid) == 1)
         else:
             yield PartPhase(number, step)
         number += len(all_steps([step]))
 
 
-def early(found: Iterator[PartPhase]) -> Iterator[PartPhase]:
+def as_early_as_possible(found: Iterator[PartPhase]) -> Iterator[PartPhase]:
     """Turns, each as early as it can be between the loops before and behind it."""
     levels: list[tuple[int, PartPhase]] = []
     for turn in found:

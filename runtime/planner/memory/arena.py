@@ -41,11 +41,11 @@ def plan_memory(
     uses, merged = share_in_place(tasks, order, before)
     buffers = list(uses)
     conflicts = conflicting(tasks, [uses[b] for b in buffers], buffers, before)
-    starts = pack([tasks.buffers[b].room for b in buffers], conflicts, bound, work)
+    starts = pack([tasks.buffers[b].aligned_bytes for b in buffers], conflicts, bound, work)
     placed = dict(zip(buffers, starts, strict=True))
     for buffer, into in merged.items():
         placed[buffer] = placed[into]
-    peak = max((placed[b] + tasks.buffers[b].room for b in buffers), default=0)
+    peak = max((placed[b] + tasks.buffers[b].aligned_bytes for b in buffers), default=0)
     empty = {
         b: 0
         for b, buffer in enumerate(tasks.buffers)
@@ -136,8 +136,8 @@ def lower_bound(tasks: Tasks, order: Sequence[int], before: Sequence[int]) -> in
     change = [0] * (len(order) + 1)
     for buffer, users in uses.items():
         places = [place[i] for i in bits(users)]
-        change[min(places)] += tasks.buffers[buffer].least_room
-        change[max(places) + 1] -= tasks.buffers[buffer].least_room
+        change[min(places)] += tasks.buffers[buffer].least_aligned_bytes
+        change[max(places) + 1] -= tasks.buffers[buffer].least_aligned_bytes
     live = peak = 0
     for step in change:
         live += step

@@ -19,13 +19,13 @@ from graphc.runtime.planner.tasks import aligned
 def pack_exactly(
     lives: Sequence[tuple[int, int]],
     sizes: Sequence[int],
-    known: Sequence[int],
+    initial: Sequence[int],
     bound: int,
     seconds: float,
-    found: Callable[[int], None],
+    report: Callable[[int], None],
 ) -> tuple[list[int], bool]:
-    """(starts, whether no arena is smaller). `known` are the starts of a packing, `bound` bytes
-    are needed at least; `found` is told the height of each better packing as it is found.
+    """(starts, whether no arena is smaller). `initial` are the starts of a packing, `bound` bytes
+    are needed at least; `report` is told the height of each better packing as it is found.
 
     Raises RunError where OR-tools is not installed.
     """
@@ -34,7 +34,7 @@ def pack_exactly(
     from ortools.sat.python import cp_model
 
     units = [aligned(size) // ALIGNMENT for size in sizes]
-    hints = [start // ALIGNMENT for start in known]
+    hints = [start // ALIGNMENT for start in initial]
     height = max(hint + unit for hint, unit in zip(hints, units, strict=True))
     moments = {moment: n for n, moment in enumerate(sorted({m for life in lives for m in life}))}
     model = cp_model.CpModel()
@@ -56,7 +56,7 @@ def pack_exactly(
 
     class Progress(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
         def on_solution_callback(self) -> None:
-            found(round(self.objective_value) * ALIGNMENT)
+            report(round(self.objective_value) * ALIGNMENT)
 
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = seconds
@@ -64,5 +64,5 @@ def pack_exactly(
     solver.parameters.use_timetabling_in_no_overlap_2d = True
     status = solver.solve(model, Progress())
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return list(known), False
+        return list(initial), False
     return [solver.value(start) * ALIGNMENT for start in starts], status == cp_model.OPTIMAL

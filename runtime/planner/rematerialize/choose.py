@@ -46,9 +46,9 @@ class RematerializationChoices:
         self.base, self.times = base, times
         self.repeater = Rematerializer(base, repeatable)
         self.known: dict[frozenset[int], TaskSequence] = {}
-        room, writer = base.room, self.repeater.writer
+        room, writer = base.value_bytes, self.repeater.writer
         self.large = [v for v in self.repeater.values if room[v] >= LARGE * base.peak]
-        held = {v: room[v] if self.repeater.waits(v) else 0 for v in self.large}
+        held = {v: room[v] if self.repeater.has_idle_time(v) else 0 for v in self.large}
         """The bytes that keeping a value takes."""
         together: dict[int, int] = {}
         for v in self.large:
@@ -88,7 +88,7 @@ class RematerializationChoices:
 
     def _crossing(self, segments: int) -> frozenset[int]:
         """The values that cross one of the cuts between so many segments."""
-        live, repeater, room = self.base.live, self.repeater, self.base.room
+        live, repeater, room = self.base.live, self.repeater, self.base.value_bytes
         middle = live.index(max(live))
         lives = {
             v: (place, min(repeater.last[v], middle))
@@ -116,7 +116,7 @@ class RematerializationChoices:
     def _improved(self, choice: frozenset[int], limit: int) -> TaskSequence:
         """`choice` with as much kept as the limit allows, the dearest first."""
         found = self.sequence(choice)
-        repeated = {found.buffer[v] for s in found.steps if s.again for v in s.writes}
+        repeated = {found.buffer[v] for s in found.steps if s.rerun for v in s.writes}
         choice = frozenset(v for v in choice if self.base.buffer[v] in repeated)
         groups = [sorted(choice, key=lambda v: (-self.price[v], v))]
         while groups:

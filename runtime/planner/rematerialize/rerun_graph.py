@@ -90,7 +90,9 @@ class LaunchedGraph:
         }
 
 
-def graph_again(launched: LaunchedGraph, found: TaskSequence) -> tuple[Graph, dict[str, Node]]:
+def graph_with_reruns(
+    launched: LaunchedGraph, found: TaskSequence
+) -> tuple[Graph, dict[str, Node]]:
     """The graph whose nodes run as `found` says, and the nodes that run again: the first one by the
     name of the first output of the other."""
     graph, roots = launched.graph, body_roots(launched.graph)
@@ -120,7 +122,7 @@ def graph_again(launched: LaunchedGraph, found: TaskSequence) -> tuple[Graph, di
         if node is None:
             continue
         inputs = tuple(instead(v, given) for v in node.inputs)
-        if not step.again:
+        if not step.rerun:
             nodes.append(node if inputs == node.inputs else _renamed(node, inputs, node.outputs))
             continue
         idle = launched.idle(node)

@@ -29,14 +29,14 @@ SMALL = 4096
 
 @dataclass(frozen=True)
 class Occurrence:
-    """A task, by number, and the values that it reads and writes; `again` if it has run before.
+    """A task, by number, and the values that it reads and writes; `rerun` if it has run before.
     `overwrites` are pairs of values, the first one read, that may be one memory."""
 
     task: int
     reads: tuple[int, ...]
     writes: tuple[int, ...]
     overwrites: tuple[tuple[int, int], ...] = ()
-    again: bool = False
+    rerun: bool = False
 
     @cached_property
     def touched(self) -> frozenset[int]:
@@ -44,7 +44,7 @@ class Occurrence:
 
     def repeated(self, names: Mapping[int, int]) -> Occurrence:
         """The same task once more, on the values that `names` gives in place of its own."""
-        return replace(self.reading(names), writes=_named(self.writes, names), again=True)
+        return replace(self.reading(names), writes=_named(self.writes, names), rerun=True)
 
     def reading(self, names: Mapping[int, int]) -> Occurrence:
         pairs = tuple((names.get(a, a), names.get(b, b)) for a, b in self.overwrites)
@@ -54,24 +54,24 @@ class Occurrence:
 @dataclass(frozen=True)
 class TaskSequence:
     """Occurrences in the order in which they run. `buffer` has the buffer of each value: values of
-    one buffer are the same, made by one task at several times. `beside` are the bytes of work
+    one buffer are the same, made by one task at several times. `rerun_bytes` are the bytes of work
     memory that each task needs when it runs again, for what it once wrote elsewhere."""
 
     tasks: Tasks
     steps: tuple[Occurrence, ...]
     buffer: tuple[int, ...]
-    beside: tuple[int, ...]
+    rerun_bytes: tuple[int, ...]
 
     @cached_property
-    def room(self) -> list[int]:
+    def value_bytes(self) -> list[int]:
         """Bytes of each value."""
-        rooms = self.tasks.rooms
+        rooms = self.tasks.aligned_sizes
         return [rooms[b] for b in self.buffer]
 
     @cached_property
     def live(self) -> list[int]:
         """The bytes that live while each occurrence runs."""
-        room = self.room
+        room = self.value_bytes
         left, new = [0] * len(room), [True] * len(room)
         for step in self.steps:
             for v in step.touched:
@@ -86,7 +86,7 @@ class TaskSequence:
                 left[v] -= 1
                 if not left[v]:
                     ended += room[v]
-            beside = self.beside[step.task] if step.again else 0
+            beside = self.rerun_bytes[step.task] if step.rerun else 0
             result.append(total + beside - (self._shared(step, left) if step.overwrites else 0))
             total -= ended
         return result
@@ -96,7 +96,7 @@ class TaskSequence:
         shared, taken = 0, set[int]()
         for old, new in step.overwrites:
             if not left[old] and old not in taken and new not in taken:
-                shared += self.room[old]
+                shared += self.value_bytes[old]
                 taken |= {old, new}
         return shared
 
@@ -106,7 +106,7 @@ class TaskSequence:
 
     def cost(self, times: Sequence[float]) -> float:
         """What runs again takes, by the time of each task."""
-        return sum(times[s.task] for s in self.steps if s.again)
+        return sum(times[s.task] for s in self.steps if s.rerun)
 
 
 def serial(tasks: Tasks, order: Sequence[int]) -> TaskSequence:
@@ -121,7 +121,11 @@ def serial(tasks: Tasks, order: Sequence[int]) -> TaskSequence:
         writes = tuple(a.buffer for a in task.writes if a.buffer in used)
         steps.append(Occurrence(i, reads, writes, tuple(overwritable(tasks, i))))
     beside = tuple(
-        sum(tasks.rooms[a.buffer] for a in t.writes if tasks.buffers[a.buffer].segment != "work")
+        sum(
+            tasks.aligned_sizes[a.buffer]
+            for a in t.writes
+            if tasks.buffers[a.buffer].segment != "work"
+        )
         for t in tasks.tasks
     )
     return TaskSequence(tasks, tuple(steps), tuple(range(len(tasks.buffers))), beside)
@@ -129,7 +133,7 @@ def serial(tasks: Tasks, order: Sequence[int]) -> TaskSequence:
 
 def _exchanged(tasks: Tasks, order: list[int]) -> list[int]:
     """`order` with neighbours exchanged, as long as fewer bytes then live at once between them."""
-    work, rooms = tasks.work_uses(), tasks.rooms
+    work, rooms = tasks.work_uses(), tasks.aligned_sizes
     touched = [{a.buffer for a in (*t.reads, *t.writes) if a.buffer in work} for t in tasks.tasks]
     for _ in range(PASSES):
         left = {b: mask.bit_count() for b, mask in work.items()}
@@ -164,7 +168,8 @@ def _released_early(tasks: Tasks, order: Sequence[int]) -> list[int]:
     small = {
         i
         for i in wanted
-        if not frees[i] and sum(tasks.rooms[a.buffer] for a in tasks.tasks[i].writes) <= SMALL
+        if not frees[i]
+        and sum(tasks.aligned_sizes[a.buffer] for a in tasks.tasks[i].writes) <= SMALL
     }  # such as the scalars of an update rule
     waiting = [i for i in order if i in ends or i in small]
     found: list[int] = []
@@ -223,29 +228,29 @@ class Rematerializer:
             for t in base.tasks.tasks
         ]
 
-    def waits(self, value: int) -> bool:
+    def has_idle_time(self, value: int) -> bool:
         """Whether there is a time in which a value is held and not used."""
         touches = self.touches[value]
         return bool(touches) and self.last[value] < touches[-1]
 
-    def repeat(self, again: Collection[int]) -> TaskSequence:
-        """The sequence in which the values `again` are made again where they are needed, but for
+    def repeat(self, rerun: Collection[int]) -> TaskSequence:
+        """The sequence in which the values `rerun` are made again where they are needed, but for
         those that would have to be made from state that has changed by then."""
         while True:
-            found = self._repeat(frozenset(again) - self.held)
+            found = self._repeat(frozenset(rerun) - self.held)
             if found is not None:
                 return found
 
-    def _repeat(self, again: Collection[int]) -> TaskSequence | None:
+    def _repeat(self, rerun: Collection[int]) -> TaskSequence | None:
         """That sequence, or None after one more value has turned out to be such."""
         base, names, steps = self.base, dict[int, int](), list[Occurrence]()
         buffer, changed = list(base.buffer), set[int]()
 
         def at_hand(value: int, place: int) -> bool:
-            return place <= self.last[value] or value not in again or value in names
+            return place <= self.last[value] or value not in rerun or value in names
 
         for place, step in enumerate(base.steps):
-            waiting = [v for v in step.reads if v in again and not at_hand(v, place)]
+            waiting = [v for v in step.reads if v in rerun and not at_hand(v, place)]
             while waiting:
                 value = waiting[-1]
                 if at_hand(value, place):
@@ -263,7 +268,7 @@ class Rematerializer:
                 for v in first.writes:
                     given[v] = len(buffer)
                     buffer.append(base.buffer[v])
-                    if v in again:
+                    if v in rerun:
                         names[v] = given[v]
                 steps.append(first.repeated(given))
             given = self._names(step.reads, place, names)
