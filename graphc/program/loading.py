@@ -113,7 +113,8 @@ def load(
         streams: int, measured: Mapping[str, float] | None = None, search: bool = search
     ) -> Plan:
         fixed = (target, streams, notes, settings.threads)
-        return steps.best(lambda g, k, times: _planned(g, k, *fixed, times, search, slack), measured)
+        more = (search, slack)
+        return steps.best(lambda g, k, times: _planned(g, k, *fixed, times, *more), measured)
 
     def leaner(limit: int | None = None) -> Plan:
         nonlocal lean
