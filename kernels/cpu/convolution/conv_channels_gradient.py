@@ -1,4 +1,4 @@
-"""Lowering of convolutions' weight gradients with channels in the lanes.
+"""Lower weight gradients of convolutions with channels in the lanes.
 
 The rows of a tile are elements of x, some channels at all taps of a row of the filter; its columns
 are registers of dy's channels. The sum is over pixels.
@@ -24,24 +24,24 @@ K, C, R, S, N, P, Q = range(7)
 """The axes of the nest of `Conv2dWgrad`."""
 
 SUMS_CYCLES = 4.0
-"""Cycles to load and store a register of sums that waits between blocks of pixels."""
+"""Cycles to load and store a register of sums between blocks of pixels."""
 
 
 @dataclass(frozen=True)
 class _GradientTileSizes:
-    """A tile: `channels` of x, at all taps of a row, by `vectors` registers of dy's channels."""
+    """A tile of `channels` of x, at all taps of a row, by `vectors` registers of dy's channels."""
 
     channels: int
     vectors: int
 
 
 def is_channel_gradient(nest: Nest) -> bool:
-    """Whether the nest is a weight gradient that reads dy with its channels in the lanes."""
+    """Whether the nest is a weight gradient that reads dy with channels in the lanes."""
     return nest.b.lanes == K and nest.node.op.name == "conv2d_wgrad"
 
 
 def lower_channel_gradient(node: KernelNode, nest: Nest, target: Target) -> Kernel:
-    """The kernel of a weight gradient with channels in the lanes, and nothing behind it."""
+    """The kernel of a weight gradient with channels in the lanes and no epilogue."""
     assert node.body.outputs == nest.node.outputs, "a gradient of channels has no epilogue"
     loops = _ChannelGradientLoops(nest, target)
     x, dy = (f"(const Shape::X*)arguments[{read.input}]" for read in (nest.a, nest.b))
@@ -138,7 +138,8 @@ class _ChannelGradientLoops:
         return tiles * (whole * tile(sizes.vectors) + (tile(rest) if rest else 0.0))
 
     def _block(self, sizes: _GradientTileSizes) -> int:
-        """Pixels whose dy, and as much of x again as one or two registers, stay near."""
+        """Pixels per block: their dy, and as much of x again as one or two registers, stay in
+        cache."""
         line = self.images * self.nest.b.type.numpy_dtype.itemsize * self.target.lanes
         return max(1, self.target.caches.near // (line * (sizes.vectors + 2)))
 
@@ -164,7 +165,7 @@ class _ChannelGradientLoops:
         self.finish_chunks = balanced(chunk_count(nanoseconds, max(1, units)), max(1, units))
 
     def shape(self) -> list[str]:
-        """`struct Shape`, as conv_channels_gradient.h wants it."""
+        """The C++ `struct Shape` of conv_channels_gradient.h."""
         x, dy, sizes, extents = self.nest.a, self.nest.b, self.sizes, self.extents
         lanes = self.target.lanes
         whole, rest = divmod(self.vectors, sizes.vectors)

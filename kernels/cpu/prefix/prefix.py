@@ -1,4 +1,4 @@
-"""Lowering of running results along an axis."""
+"""Lower running results along an axis."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from graphc.ops.pointwise.logic import C_TYPES
 from graphc.ops.prefix import Prefix
 
 STRIPS = (16, 8, 4)
-"""Registers of neighbouring rows that a sweep may take together, the most first."""
+"""Registers of neighbouring rows that a sweep may process together, the most first."""
 ENOUGH_STRIPS = 16
-"""Where there are so many, no axis is cut: its elements would be joined twice."""
+"""The number of strips from which the axis is not split: splitting combines elements twice."""
 _JOIN_NANOSECONDS = {"logsumexp": 12.0}
-"""Of joining a register of states, where that is no single instruction; an estimate."""
+"""Estimated nanoseconds to combine a register of states, where that is not one instruction."""
 _LANE_BYTES = 12
-"""Bytes per lane of a state at most: a double and a place."""
+"""The most bytes of a state per lane: a double and an index."""
 
 
 def lower_prefix(node: KernelNode, target: Target) -> Kernel:
-    """The kernel of a body of one running result; it reads row-major inputs through views."""
+    """The kernel of a body with one running result of row-major inputs, read through views."""
     inner, op = only_node(node, Prefix)
     x = inner.inputs[0]
     if op.combine in PLACED:
@@ -63,8 +63,8 @@ def lower_prefix(node: KernelNode, target: Target) -> Kernel:
 
 
 def _strip(space: AxisBody) -> int:
-    """Registers of neighbouring rows that go down the axis together: long runs of memory, as long
-    as there are enough strips."""
+    """Registers of neighbouring rows that a sweep processes together, for long runs of memory while
+    enough strips remain."""
     if space.in_lanes or any(a.lane_stride not in (0, 1) for a in space.program.accesses):
         return 1
     registers = space.domain.steps(space.kept[-1])
@@ -73,7 +73,8 @@ def _strip(space: AxisBody) -> int:
 
 
 def _joins(op: Prefix, space: AxisBody) -> float:
-    """Nanoseconds per register: in the lanes a register joins copies of itself."""
+    """Nanoseconds to combine states per register; in the lanes a register combines with copies of
+    itself."""
     return _JOIN_NANOSECONDS.get(op.combine, 0.3) * (5 if space.in_lanes else 1)
 
 
