@@ -21,10 +21,10 @@ from graphc.kernels.cpu.contract.epilogue import finish_of, tile_epilogue
 from graphc.kernels.cpu.contract.kernel_text import plain_loops, plain_text, tiled_text
 from graphc.kernels.cpu.contract.schedule import ranked
 from graphc.kernels.cpu.contract.shape_text import SUMS
+from graphc.kernels.cpu.contract.tile import FEWEST_CHUNKS
 from graphc.kernels.cpu.contract.tile_cost import (
     CHUNK_CYCLES,
     FEW_TILES,
-    FEWEST_CHUNKS,
     PANEL_ROWS,
     chunk_target,
 )

@@ -6,8 +6,7 @@ from __future__ import annotations
 import itertools
 import math
 
-from graphc.kernels.cpu.contract.tile import FEWEST_CHUNKS as FEWEST_CHUNKS
-from graphc.kernels.cpu.contract.tile import PAGE, TILE, Roles
+from graphc.kernels.cpu.contract.tile import FEWEST_CHUNKS, PAGE, TILE, Roles
 from graphc.kernels.cpu.shared.kernel_source import CHUNK_NANOSECONDS
 from graphc.kernels.program.nest import Read
 

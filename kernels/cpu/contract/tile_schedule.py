@@ -28,7 +28,7 @@ class TileSchedule:
     """The kept loops from the outermost, as (axis or "rows", "outer" or "columns", iterations,
     index step)."""
     grain: int = 1
-    """Tiles that a chunk must not split."""
+    """Tiles of one unit of work, which a chunk does not split."""
     chunks: int = 1
     """Chunks of the kernel's phase."""
     parts: int = 1

@@ -15,8 +15,8 @@ from graphc.base.target import Target
 from graphc.kernels.cpu.contract.epilogue import tile_epilogue
 from graphc.kernels.cpu.contract.index_text import integers
 from graphc.kernels.cpu.contract.kernel_text import functor, setup, sum_parameters
-from graphc.kernels.cpu.contract.tile import STACK_BYTES, TILE
-from graphc.kernels.cpu.contract.tile_cost import FEWEST_CHUNKS, chunk_target
+from graphc.kernels.cpu.contract.tile import FEWEST_CHUNKS, STACK_BYTES, TILE
+from graphc.kernels.cpu.contract.tile_cost import chunk_target
 from graphc.kernels.cpu.convolution.conv_channels import (
     C,
     K,

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 from graphc.base.target import Target
 from graphc.kernels.cpu.contract.index_text import integers
-from graphc.kernels.cpu.contract.tile import STACK_BYTES, TILE
-from graphc.kernels.cpu.contract.tile_cost import FEWEST_CHUNKS, chunk_target
+from graphc.kernels.cpu.contract.tile import FEWEST_CHUNKS, STACK_BYTES, TILE
+from graphc.kernels.cpu.contract.tile_cost import chunk_target
 from graphc.kernels.cpu.convolution.conv_amx import Line, line
 from graphc.kernels.cpu.convolution.conv_channels import products_per_step
 from graphc.kernels.cpu.convolution.conv_channels_gradient import C, K, N, P, Q, R, S

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from graphc.base.target import Target
 from graphc.kernels.cpu.contract.index_text import integers
-from graphc.kernels.cpu.contract.tile import STACK_BYTES
-from graphc.kernels.cpu.contract.tile_cost import FEWEST_CHUNKS, chunk_target
+from graphc.kernels.cpu.contract.tile import FEWEST_CHUNKS, STACK_BYTES
+from graphc.kernels.cpu.contract.tile_cost import chunk_target
 from graphc.kernels.cpu.convolution.conv_channels import factor_lines, inside, products_per_step
 from graphc.kernels.cpu.shared.kernel_source import balanced, chunk_count, entry, make_kernel
 from graphc.kernels.program.kernel import Kernel

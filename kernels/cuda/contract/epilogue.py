@@ -6,7 +6,8 @@ from __future__ import annotations
 from graphc.ir import Graph
 from graphc.kernels.cuda.contract.column_sums import ColumnSums
 from graphc.kernels.cuda.contract.contract import Problem
-from graphc.kernels.cuda.shared.kernel_source import index_type, split_loads, wrapped
+from graphc.kernels.cuda.shared.kernel_source import index_type, wrapped
+from graphc.kernels.cuda.shared.load_functors import split_loads
 from graphc.kernels.cuda.shared.runs import RUN, Runs, runs_of
 from graphc.kernels.program.access import AffineIndex, Domain
 from graphc.kernels.program.body.statement import Address, Call, Load, RegisterProgram, Store

@@ -1,9 +1,9 @@
-"""The text of joined launches, which are cooperative: the launches of several kernels as parts.
+"""Print joined launches: cooperative launches that run the launches of several kernels as parts.
 
-Each part is the device function that the kernel's text has for it (`Kernel.device_functions`). The blocks of
-the launch play its blocks in turn, by their first threads, and wait for each other (`grid_barrier`)
-where a part reads what others wrote. No pointer is `__restrict__`: what other blocks write within
-the launch must not be read through a cache that does not see it.
+Each part is a device function from the kernel's text (`Kernel.device_functions`). The blocks of the
+joined launch run the part's blocks in turn, with as many threads as these have, and all blocks wait
+for each other (`grid_barrier`) where a part reads what others wrote. No pointer is `__restrict__`:
+the read-only cache would miss what other blocks write within the launch.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from graphc.kernels.program.kernel import GridLaunch, Kernel
 
 
 def place_text(place: ArgumentAddress) -> str:
+    """The C++ expression of an address."""
     terms = [f" + {place.offset}ll"] if place.offset else []
     terms += [
         f" + {f't{n}' if period >= count else f't{n} % {period}'} * {stride}ll"
@@ -47,8 +48,11 @@ def place_text(place: ArgumentAddress) -> str:
 
 
 def joined_kernel(name: str, parts: Sequence[JoinedStep], arguments: int) -> Kernel:
-    """The kernel that plays `parts` and takes so many addresses. Its one launch has as many blocks
-    as can have something to do at once; fewer do as well. Kernels of one text share functions."""
+    """The kernel that runs `parts` and takes `arguments` addresses.
+
+    Its one launch has as many blocks as can be busy at once; it also works with fewer. Kernels of
+    equal text share functions.
+    """
     played = {p.kernel.name: p.kernel for p in _flat(parts) if p.kernel}
     firsts: dict[str, Kernel] = {}
     shared = {
@@ -85,6 +89,7 @@ def joined_kernel(name: str, parts: Sequence[JoinedStep], arguments: int) -> Ker
 
 
 def _flat(parts: Sequence[JoinedStep]) -> list[JoinedPart]:
+    """All parts, those of loops included."""
     found: list[JoinedPart] = []
     for part in parts:
         found += [part] if isinstance(part, JoinedPart) else _flat(part.parts)
@@ -92,8 +97,11 @@ def _flat(parts: Sequence[JoinedStep]) -> list[JoinedPart]:
 
 
 class _JoinedText:
-    """Statements, and how many blocks have been given parts since all waited. In the place of a
-    kernel, by its name, the functions of a `shared` one are called."""
+    """Prints the statements of parts.
+
+    It counts the blocks that have got parts since the last barrier, to give each part blocks of its
+    own. Kernels call the functions of their `shared` equivalent.
+    """
 
     def __init__(self, shared: Mapping[str, Kernel]) -> None:
         self.shared = shared
@@ -101,7 +109,8 @@ class _JoinedText:
         self.resident: JoinedPart | None = None
 
     def statements(self, parts: Sequence[JoinedStep], depth: int) -> tuple[list[str], int]:
-        """The statements of parts within so many loops, and the most blocks between two waits."""
+        """The statements of `parts` within `depth` loops, and the most blocks busy between two
+        barriers."""
         lines: list[str] = []
         for part in parts:
             if isinstance(part, JoinedLoop):
@@ -123,6 +132,7 @@ class _JoinedText:
         return lines, self.most
 
     def loop(self, repeat: JoinedLoop, depth: int) -> list[str]:
+        """A loop over parts."""
         self.resident = repeat.resident_part
         inner, _ = self.statements(repeat.parts, depth + 1)
         self.resident = None
@@ -130,7 +140,8 @@ class _JoinedText:
         return ["#pragma unroll 1", head, *(f"  {x}" for x in inner), "}"]
 
     def staged_loop(self, repeat: JoinedLoop, staged: StagedRows) -> list[str]:
-        """A loop of parts of one grid, which each block goes through by itself."""
+        """A loop over parts of one grid, which each block runs independently with rows in shared
+        memory."""
         shared, calls = SHARED_BYTES - staged.nbytes, []
         for part, places in zip(repeat.parts, staged.places, strict=True):
             assert isinstance(part, JoinedPart) and part.kernel, (
@@ -144,6 +155,7 @@ class _JoinedText:
         return loop_text(staged, repeat.count, "t0", shared, calls)
 
     def part(self, part: JoinedPart, depth: int) -> list[str]:
+        """A part, with the barrier before it."""
         lines = []
         if part.waits:
             lines += self.wait()
@@ -164,11 +176,12 @@ class _JoinedText:
         return [*lines, *call]
 
     def wait(self) -> list[str]:
-        """All blocks wait for each other, so that the next part may begin at any."""
+        """A barrier of all blocks, after which the next part may begin at any block."""
         self.first = 0
         return ["grid_barrier(&joined_word);"]
 
     def load_resident(self, part: JoinedPart) -> list[str]:
+        """The statements that load a part's resident operand before its loop."""
         assert part.kernel is not None, "a copy holds nothing"
         kernel = self.shared[part.kernel.name]
         function = f"{kernel.name}_part::{kernel.joined_launches[part.launch].symbol}_hold("
@@ -187,6 +200,7 @@ class _JoinedText:
         resident: bool = False,
         staged: Sequence[StagedPlace | None] = (),
     ) -> list[str]:
+        """The call of a part's device function."""
         kernel = self.shared[kernel.name]
         symbol = kernel.joined_launches[part.launch].symbol
         block = "HoldingBlock(block, held)" if resident else "block"

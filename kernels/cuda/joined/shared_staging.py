@@ -1,4 +1,4 @@
-"""The text of a joined launch's loop whose blocks keep their rows in shared memory."""
+"""Print a joined launch's loop whose blocks keep their rows in shared memory."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from graphc.kernels.program.joined import StagedLine, StagedPlace, StagedRows, S
 
 
 def line_text(line: StagedLine) -> str:
+    """The C++ initializer of a line."""
     apart = 0 if line.replicated else line.nbytes
     numbers = f"p{line.argument}, {line.step}, {line.nbytes}, {apart}, {line.slot}"
     return f"{{Moves::{line.moves.value}, {numbers}}}"
 
 
 def staged_text(place: StagedPlace, t: str) -> str:
-    """Where a part finds its block's share in iteration `t`."""
+    """The C++ expression of a block's share in iteration `t`."""
     if place.replicated:
         return f"near.whole({place.slot}, {place.nbytes})"
     return f"near.line({place.slot}, {place.nbytes}, {t}{' + 1' * place.previous})"
@@ -23,8 +24,8 @@ def staged_text(place: StagedPlace, t: str) -> str:
 def loop_text(
     staged: StagedRows, count: int, t: str, shared: int, calls: Sequence[Sequence[str]]
 ) -> list[str]:
-    """The loop over `t` of which `calls` are the parts' statements; `shared` bytes of shared memory
-    are the parts', and the lines lie behind them."""
+    """The loop over `t` around `calls`, the statements of each part. `shared` bytes of shared
+    memory belong to the parts; the lines follow."""
     ahead, behind = (
         staged.vector_count(moves) for moves in (StagingTime.AHEAD, StagingTime.BEHIND)
     )

@@ -1,4 +1,4 @@
-"""Pointwise bodies for pointwise.cuh: each part is a range of blocks of the launch."""
+"""Lower pointwise bodies to pointwise.cuh: each nest is a range of the launch's blocks."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from graphc.kernels.cuda.shared.kernel_source import (
     constant_arrays,
     delinearize,
     index_type,
-    loads_first,
     memory_order,
     wrapped,
 )
+from graphc.kernels.cuda.shared.load_functors import loads_first
 from graphc.kernels.cuda.shared.patch_partition import count
 from graphc.kernels.cuda.shared.patch_partition import owned as owned_patches
 from graphc.kernels.cuda.shared.runs import Runs, runs_of
@@ -36,19 +36,24 @@ from graphc.ops.pointwise.logic import C_TYPES
 
 @dataclass(frozen=True)
 class _NestText:
-    """What the threads of a part do."""
+    """Prints what the threads of a nest do."""
 
     part: PointwiseNest
     index: str
+    """The C++ index type."""
     per_thread: int
+    """Elements, or runs, per thread."""
     runs: Runs | None = None
+    """The nest in runs; None for single elements."""
     patches: tuple[int, ...] = ()
+    """(rows, columns) that blocks cover in patches; () for linear blocks."""
     threads: int = THREADS
+    """Threads of a block."""
 
     @staticmethod
     def of(part: PointwiseNest, index: str, large: bool, runs: bool) -> _NestText:
-        """A thread has a run of elements if that is wanted and memory allows it. In a `large`
-        launch it has several at least, but where there is one alone: all that it reads would wait
+        """The nest with a run of elements per thread if `runs` is set and memory allows it. In a
+        `large` launch a thread has several, unless it is the only one, as all its loads would wait
         in registers."""
         several = part.domain.size > 1
         elements = _scalars_and_elements(part)[1]
@@ -59,7 +64,7 @@ class _NestText:
 
     @property
     def function_key(self) -> object:
-        """Equal for parts of one function."""
+        """Equal for nests that can share a function."""
         return self.part.function_key, self.runs is not None and self.per_thread
 
     @property
@@ -68,7 +73,7 @@ class _NestText:
 
     def lines(self, block: str, count: str) -> list[str]:
         """The statements of a thread: what is the same for all elements, then each element. A
-        single element is read by the thread that stores it alone: it may be in place."""
+        single element is read only by the thread that stores it, so it may be in place."""
         index = self.index
         scalars, elements = _scalars_and_elements(self.part)
         head = scalars.lines(self._names, "1")
@@ -96,23 +101,26 @@ class _NestText:
         return [f"i{d}" for d in range(rank)] if rank > 1 else ["i"] * rank
 
     def _define(self, program: RegisterProgram) -> list[str]:
-        """The definitions of the indices that `program` uses, from i."""
+        """Definitions of the indices that `program` uses, from the linear index i."""
         names, extents = self._names, self.part.domain.extents
         return delinearize("i", names, extents, self.index, program.used(names) - {"i"})
 
 
 def _scalars_and_elements(part: PointwiseNest) -> tuple[RegisterProgram, RegisterProgram]:
-    """The statements that are the same for all elements, and the others; a single element has the
-    others alone."""
+    """The statements that are the same for all elements, and the others. A single element has only
+    the latter."""
     if part.domain.size == 1:
         return replace(part.program, statements=()), part.program
     return part.program.split(frozenset())
 
 
 def lower_pointwise(node: KernelNode, aligned_with: GridLaunch | None = None) -> Kernel:
-    """The kernel of a fused node without a reduction. Where it has one element for each of as many
-    rows and columns as the patches of a launch `aligned_with` with it, a block takes a patch of them; else
-    it takes equal parts, as many as that launch has blocks that own rows, if it has threads."""
+    """The kernel of a fused node without a reduction.
+
+    If the launch `aligned_with` has patches and the node has one element per row and column of
+    these, each block takes a patch. Else blocks take equal parts, as many as that launch has blocks
+    that own rows, if each part is whole threads.
+    """
     body = node.body
     names = Identifiers()
     pointers = names.pointers(body)
@@ -177,7 +185,7 @@ def _by_patches(
 def _owned(
     body: Graph, groups: Sequence[Sequence[Value]], texts: Sequence[_NestText]
 ) -> tuple[int, ...]:
-    """The arguments that blocks own, if each computes whole rows of the outputs."""
+    """The arguments that blocks own, if each block computes whole rows of the outputs."""
     if len(texts) != 1 or len(groups) != 1:
         return ()
     ((group,), (text,)) = groups, texts
@@ -188,14 +196,14 @@ def _owned(
 
 
 def _equal_share(size: int, blocks: int) -> int:
-    """The threads of a block of so many, each with one element, if they are whole warps; else as
-    many as blocks have that go along with none."""
+    """Threads of a block if `blocks` blocks share `size` elements, one per thread, in whole warps;
+    else the default."""
     share = size // blocks
     return share if size % blocks == share % 32 == 0 and 0 < share <= THREADS else THREADS
 
 
 def _together(texts: Sequence[_NestText]) -> tuple[list[list[str]], list[str]]:
-    """The functors of the parts, one for all that are alike, and the kernel's statements."""
+    """The functors of the nests, shared by similar ones, and the kernel's statements."""
     alike: dict[object, list[_NestText]] = {}
     for text in texts:
         alike.setdefault(text.function_key, []).append(text)
@@ -213,8 +221,8 @@ def _together(texts: Sequence[_NestText]) -> tuple[list[list[str]], list[str]]:
 
 
 def _chosen(texts: Sequence[_NestText], first: int) -> list[str]:
-    """The statements that take one of parts that are alike, whose blocks begin at `first`: as many
-    tests as halve them again and again."""
+    """The statements that select one of several similar nests, whose blocks begin at `first`, by
+    binary search."""
     if len(texts) == 1:
         (text,) = texts
         assign = wrapped("part = {", tuple(text.part.used), "};")
@@ -232,7 +240,7 @@ def _chosen(texts: Sequence[_NestText], first: int) -> list[str]:
 
 
 def _functor(name: str, text: _NestText) -> list[str]:
-    """The struct of the arrays of a part, with what is done to them."""
+    """The struct with the arrays of a nest and its code."""
     used, outputs = text.part.used, text.part.outputs
     return [
         f"struct {name} {{",

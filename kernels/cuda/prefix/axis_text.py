@@ -1,4 +1,4 @@
-"""The text of functors that read and write along one axis; see kernels/cpu/prefix/axis_text.py."""
+"""Print functors that read and write along one axis; see kernels/cpu/prefix/axis_text.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from graphc.kernels.program.body.statement import RegisterProgram, joined
 
 
 def names(space: AxisBody) -> list[str]:
-    """The domain's indices: i0, i1, ... of the row, j of the axis."""
+    """The domain's indices: i0, i1, ... of the row, j along the axis."""
     kept = space.kept
     return [f"i{kept.index(d)}" if d in kept else "j" for d in range(space.domain.rank)]
 

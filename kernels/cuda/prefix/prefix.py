@@ -1,4 +1,4 @@
-"""Running results along an axis for prefix.cuh."""
+"""Lower running results along an axis to prefix.cuh."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from graphc.ops.pointwise.logic import C_TYPES
 from graphc.ops.prefix import Prefix
 
 FEW_COLUMNS = 16
-"""So many columns of a row are one thread's."""
+"""Columns of a row up to which one thread has the whole row."""
 LEAST_COLUMNS = 32
-"""Columns per thread that a piece is worth."""
+"""The fewest columns per thread of a piece."""
 _STATE_BYTES = 16
-"""Bytes of a state at most: a value and a place of eight bytes each."""
+"""The most bytes of a state: a value and an index of eight bytes each."""
 
 
 def lower_prefix(node: KernelNode) -> Kernel:
-    """The kernel of a body of one running result; every value is row-major."""
+    """The kernel of a body with one running result; every value is row-major."""
     (inner, prefix), body = only_node(node, Prefix), node.body
     space = axis_body(node, inner, prefix.axis, Domain(inner.inputs[0].type.shape))
     rows = math.prod(space.domain.extents[d] for d in space.kept)
@@ -57,7 +57,7 @@ def lower_prefix(node: KernelNode) -> Kernel:
 
 
 def _along(space: AxisBody, columns: int) -> int:
-    """Threads per row: neighbours read neighbours in memory."""
+    """Threads per row; neighbouring threads read neighbouring elements."""
     accesses = space.program.accesses
     last = space.kept[-1] if space.kept else space.axis
     by_column = sum(a.strides[space.axis] == 1 for a in accesses)

@@ -1,7 +1,7 @@
 """Hoist factors out of sums: r * sum(x) for sum(r * x), and r * sum(x) + s * sum(y) for sum(r * x +
 s * y).
 
-Where r follows from another sum over the same elements, the sum of r * x is a stage after it, which
+Where r depends on another sum over the same elements, the sum of r * x is a later stage, which
 reads x again; the sum of x is not.
 """
 
@@ -18,8 +18,8 @@ from graphc.ops.reduction import Sum
 
 
 def factored(body: Graph) -> Graph:
-    """`body` whose sums have no factors that follow from other sums and are the same for all of
-    their elements; the same graph if it has none."""
+    """`body` with factors hoisted that depend on other sums and do not vary along the summed axes;
+    the same graph if there are none."""
     making = _GraphRewriter(body)
     for node in body.nodes:
         making.add(node)
@@ -38,16 +38,18 @@ def needed(body: Graph, nodes: Sequence[Node]) -> tuple[Node, ...]:
 
 @dataclass(frozen=True)
 class _Term:
-    """Of a sum: the factors that are the same for all of its elements, the others, and whether it
-    is the negative of their product."""
+    """A term of a sum."""
 
     outside: Sequence[Value]
+    """Factors that do not vary along the summed axes."""
     inside: Sequence[Value]
+    """The other factors."""
     negative: bool
+    """Whether the term is subtracted."""
 
 
 class _GraphRewriter:
-    """The nodes of a body as they come together."""
+    """Builds the rewritten body."""
 
     def __init__(self, body: Graph) -> None:
         self.producers: Mapping[Value, Node] = body.producers
@@ -63,7 +65,7 @@ class _GraphRewriter:
         self.changed = False
 
     def add(self, node: Node) -> None:
-        """`node`, or what is in its place."""
+        """Add `node`, or what replaces it."""
         self.depths.update(dict.fromkeys(node.outputs, self.depth(node.op, node.inputs)))
         if isinstance(node.op, Sum):
             if self.known.get((node.op, node.inputs)) is node.output:
@@ -75,7 +77,7 @@ class _GraphRewriter:
         self.nodes.append(node)
 
     def depth(self, op: Op, inputs: Sequence[Value]) -> int:
-        """That of the result of an op."""
+        """The number of successive reductions up to the result of an op."""
         most = max((self.depths.get(v, 0) for v in inputs), default=0)
         return most + isinstance(op, Reduction)
 
@@ -111,7 +113,7 @@ class _GraphRewriter:
         self.changed = True
 
     def parted(self, factors: Sequence[Value], negative: bool, node: Node, op: Sum) -> _Term | None:
-        """A term of these factors; None if it is no sum of its own."""
+        """A term with these factors; None if it cannot be summed by itself."""
         (value,) = node.inputs
         outside = [v for v in factors if _same_along(v, op.axes, value.type.rank)]
         inside = [v for v in factors if v not in outside]
@@ -128,7 +130,7 @@ class _GraphRewriter:
         return self.product([total, *term.outside])
 
     def terms(self, value: Value) -> list[tuple[list[Value], bool]]:
-        """What `value` is the sum of, as factors, and whether of these the negative."""
+        """The terms that `value` is the sum of, as factors, and whether each is negative."""
         node = self.producers.get(value)
         if node is not None and isinstance(node.op, Negative):
             return [(factors, not negative) for factors, negative in self.terms(node.inputs[0])]
@@ -137,7 +139,7 @@ class _GraphRewriter:
         return [self.factors(value)]
 
     def factors(self, value: Value) -> tuple[list[Value], bool]:
-        """What `value` is the product of, and whether of that the negative."""
+        """The factors that `value` is the product of, and whether it is negated."""
         node = self.producers.get(value)
         if node is not None and isinstance(node.op, Negative):
             factors, negative = self.factors(node.inputs[0])
@@ -148,21 +150,21 @@ class _GraphRewriter:
         return [*a, *b], first != second
 
     def shape(self, factors: Sequence[Value]) -> tuple[int, ...]:
-        """That of a product."""
+        """The shape of a product."""
         kind = factors[0].type
         for value in factors[1:]:
             (kind,) = infer_types(Multiply(), [kind, value.type])
         return kind.shape
 
     def product(self, factors: Sequence[Value]) -> Value:
-        """The product of `factors`, from the first on."""
+        """The product of `factors`, from first to last."""
         total = factors[0]
         for value in factors[1:]:
             total = self.value(Multiply(), total, value)
         return total
 
     def value(self, op: Op, *inputs: Value) -> Value:
-        """The result of an op, once for each op and inputs."""
+        """The result of an op, created once per op and inputs."""
         if (op, inputs) not in self.known:
             (kind,) = infer_types(op, [v.type for v in inputs])
             made = Value(self.names.fresh(inputs[0].name), kind)
@@ -174,6 +176,6 @@ class _GraphRewriter:
 
 
 def _same_along(value: Value, axes: Sequence[int], rank: int) -> bool:
-    """Whether `value` has one element along the axes of what it is broadcast to."""
+    """Whether `value` has one element along `axes` of what it broadcasts to."""
     shape = (1,) * (rank - value.type.rank) + value.type.shape
     return all(shape[axis] == 1 for axis in axes)

@@ -1,4 +1,4 @@
-"""From a fused node with reductions to its kernel: see reduce.cuh."""
+"""Lower a fused node with reductions to reduce.cuh."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from graphc.kernels.program.rows import Rows, find_rows, reduced_shape
 from graphc.ops.fused import KernelNode
 
 DEAR = 8.0
-"""Bytes that an element asks for to be computed again, from which on it is stored and read: four
-bytes each."""
+"""Bytes of loads per element from which recomputing a value costs more than storing and loading
+four bytes each."""
 
 
 def lower_reduce(node: KernelNode, tickets: bool = False) -> Kernel:
@@ -56,8 +56,8 @@ def lower_reduce(node: KernelNode, tickets: bool = False) -> Kernel:
 
 
 def _forms(body: Graph, shape: Shape) -> Iterator[Graph]:
-    """Forms of `body` that read the rows fewer times, the best first: of those that blocks keep
-    some sum so much that no room is left for rows."""
+    """Forms of `body` that read the rows fewer times, the best first. Where blocks keep rows, some
+    forms have so many sums that no room is left for rows."""
     if shape.rows_apart and shape.keeps_row:
         return
     once = in_one_pass(body)
@@ -69,8 +69,8 @@ def _forms(body: Graph, shape: Shape) -> Iterator[Graph]:
 
 
 def _cache_expensive(rows: Rows) -> Rows:
-    """`rows` whose loops do not compute again what takes longer than to store and read it: what
-    reads several elements for one, as the gradients of windows that overlap."""
+    """`rows` whose loops cache what takes longer to recompute than to store and load: values that
+    read several elements each, such as gradients of overlapping windows."""
     values = values_of(rows)
 
     def asked(statement: Statement) -> float:
