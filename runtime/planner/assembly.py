@@ -1,6 +1,7 @@
-"""From a graph to tasks: where each value lies, and which launches, copies and loops there are.
+"""Build the tasks of a graph: where each value is stored, and which launches, copies and loops
+there are.
 
-What the tasks of a whole graph (`graph_tasks.py`) and those of a loop's body (`body.py`) share.
+This is common to whole graphs (`graph_tasks.py`) and to bodies of loops (`body.py`).
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from graphc.runtime.planner.tasks import (
 )
 
 PlanBody = Callable[[Scan, Collection[int], Collection[int], Collection[int]], LoopBody]
-"""Plans the body of a loop: see `body.plan_body`."""
+"""Plans the body of a loop; see `body.plan_body`."""
 
 
 class Assembly:
-    """The tasks of `graph` as they come together. `plan_body` plans the bodies of its loops."""
+    """Collects the tasks of `graph`; `plan_body` plans the bodies of its loops."""
 
     def __init__(self, graph: Graph, kernels: Mapping[str, Kernel], plan_body: PlanBody) -> None:
         self.graph, self.kernels, self.plan_body = graph, kernels, plan_body
@@ -61,24 +62,26 @@ class Assembly:
                 self.make_body(Scan.bind(node))
 
     def buffer(self, segment: str, nbytes: int, least: int | None = None) -> int:
+        """Add a buffer of a segment; returns its number."""
         start = self.ends.get(segment)
         if start is not None:
             self.ends[segment] = start + aligned(nbytes)
         return self.add_buffer(PlannedBuffer(segment, nbytes, start, least=least))
 
     def add_buffer(self, buffer: PlannedBuffer) -> int:
+        """Add a buffer; returns its number."""
         self.buffers.append(buffer)
         return len(self.buffers) - 1
 
     def assign_buffer(self, root: Value, segment: str, turn: int = NEW) -> BufferAccess:
-        """Give `root` a buffer of its own, or what it has already."""
+        """The access to `root`, with a new buffer in `segment` if it has none yet."""
         if root not in self.home:
             buffer = self.buffer(segment, root.type.nbytes)
             self.home[root] = BufferAccess(buffer, root.name, turn=turn)
         return self.home[root]
 
     def make_body(self, loop: BoundScan) -> None:
-        """Plan a loop's body, and give the carries that need it memory of their own."""
+        """Plan a loop's body and allocate buffers for its carries that need them."""
         outputs = [y for _, y in loop.stacks]
         wanted = [k for k, y in enumerate(outputs) if self.roots[y] == y and self.uses[y]]
         xs = [self.roots[x] for _, x in loop.scanned]
@@ -97,12 +100,12 @@ class Assembly:
                     self.home[y] = BufferAccess(buffer, y.name, (start, y.type.nbytes))
 
     def gets_own_buffer(self, root: Value) -> bool:
-        """Whether `root` is made here and will have a buffer of its own, not part of a carry's."""
+        """Whether `root` is computed here and gets a buffer of its own, outside any carry's."""
         return root in self.producer and root not in self.home
 
     def claim_initial_values(self) -> None:
-        """Let the producers of initial carries that nothing else reads write them where the loop
-        expects them. All results have their homes by now."""
+        """Let the producers of initial carries write them where their loop expects them, if nothing
+        else reads them. Runs after all results have buffers."""
         for node in reversed(self.nodes):
             if not isinstance(node.op, Scan):
                 continue
@@ -115,6 +118,7 @@ class Assembly:
                     self.home[initial] = _first_access(slot, last, initial)
 
     def launch_all(self) -> None:
+        """Add the tasks of all nodes."""
         for node in self.graph.nodes:
             if _is_empty(node):
                 for value in node.outputs:
@@ -127,13 +131,14 @@ class Assembly:
                 self.launch(node)
 
     def kernel(self, node: Node) -> Kernel:
+        """The kernel of a node. Raises PlanError if there is none."""
         name = node.outputs[0].name
         if name not in self.kernels:
             raise PlanError(f"plan {self.graph.name}: no kernel for {node.op.name} %{name}")
         return self.kernels[name]
 
     def inplace(self, root: Value) -> tuple[tuple[int, int], ...]:
-        """The pairs that the producer of `root` may have in one memory."""
+        """The (input, output) pairs of the producer of `root` that may share memory."""
         node = self.nodes[self.producer[root]]
         if isinstance(node.op, Scan):
             return self.bodies[node.outputs[0]].inplace
@@ -146,6 +151,7 @@ class Assembly:
         return self.overwriting.allows(old, new, self.inplace(new))
 
     def launch(self, node: Node) -> None:
+        """Add the task of a kernel."""
         kernel = self.kernel(node)
         reads = tuple(self.home[self.roots[v]] for v in node.inputs)
         writes = [self.assign_buffer(v, "work") for v in node.outputs]
@@ -154,10 +160,12 @@ class Assembly:
         self.tasks.append(Task(kernel, reads, tuple(writes), node.where))
 
     def workspace(self, kernel: Kernel, name: str) -> BufferAccess:
+        """A buffer for a kernel's workspace."""
         return BufferAccess(self.buffer("work", kernel.workspace), name)
 
     def loop(self, loop: BoundScan) -> None:
-        """The task of a loop, after the copies of initial values to where it expects them."""
+        """Add the task of a loop, after copies of initial values that are not where the loop
+        expects them."""
         node, body = loop.node, self.bodies[loop.node.outputs[0]]
         inputs = [self.home[self.roots[v]] for v in node.inputs]
         constants, begin, xs = loop.op.split_inputs(inputs)
@@ -209,10 +217,12 @@ class Assembly:
         )
 
     def copy(self, source: BufferAccess, target: BufferAccess) -> None:
+        """Add a copy, unless it is empty."""
         if self.buffers[source.buffer].nbytes:
             self.tasks.append(Task(None, (source,), (target,)))
 
     def in_order(self, **bindings: Sequence[tuple[Value, BufferAccess]]) -> Tasks:
+        """The tasks in an executable order, with their dependencies and the graph's bindings."""
         predecessors = self.order_by_accesses()
         order = executable_order(predecessors)
         number = {old: new for new, old in enumerate(order)}
@@ -224,8 +234,10 @@ class Assembly:
         )
 
     def order_by_accesses(self) -> list[int]:
-        """For each task the tasks before it, as bits. An empty buffer orders nothing; launches of
-        one kernel that draws tickets come one after another."""
+        """For each task, a bit set of the tasks that must precede it.
+
+        Empty buffers order nothing; launches of one kernel that draws tickets are ordered.
+        """
         writer: dict[BufferAccess, int] = {}
         readers: dict[int, list[tuple[int, int]]] = {}
         for i, task in enumerate(self.tasks):
@@ -250,17 +262,17 @@ class Assembly:
 
 
 def _first_access(slot: CarrySlot, last: BufferAccess, initial: Value) -> BufferAccess:
-    """Where a loop expects a carry's initial value, given where it leaves the last."""
+    """Where a loop expects a carry's initial value, given where it leaves the last one."""
     first = slot.first_access(last.buffer, initial.name)
     return first if slot.needs_buffer else replace(first, part=last.part)
 
 
 def _stack_of(op: Scan, element: Value, needed: Collection[int]) -> int:
-    """The number of the wanted stack of `element`, a root of the body."""
+    """The number of the needed stack of `element`, a root of the body."""
     roots = body_roots(op.body)
     return next(k for k in needed if roots[op.stacks[k]] == element)
 
 
 def _is_empty(node: Node) -> bool:
-    """Whether it is a loop without iterations, whose carries are their initial values."""
+    """Whether it is a loop without iterations, whose results are its initial carries."""
     return isinstance(node.op, Scan) and not node.op.length

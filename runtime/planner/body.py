@@ -1,4 +1,4 @@
-"""The tasks of a loop's body, and where its values lie in what the loop is given."""
+"""Build the tasks of a loop's body, whose values are stored in the loop's operands."""
 
 from __future__ import annotations
 
@@ -34,10 +34,12 @@ def plan_body(
     overwritable: Collection[int],
     movable: Collection[int],
 ) -> LoopBody:
-    """The planned body of `op`. Stacks begin on multiples of `alignment` bytes. `needed` are the
-    numbers of the stacks that the loop is to make, `overwritable` those of the scanned values that a stack
-    may lie over, and `movable` those of the stacks that may lie there. Raises PlanError for a node
-    without a kernel."""
+    """The planned body of `op`. Raises PlanError for a node without a kernel.
+
+    Stacks begin on multiples of `alignment` bytes. `needed` are the numbers of the stacks that the
+    loop must write, `overwritable` those of the scanned values that a stack may replace in memory,
+    and `movable` those of the stacks that may do so.
+    """
     within = partial(plan_body, kernels, arrange, alignment)
     made = _BodyAssembly(op, kernels, within, alignment, needed, overwritable, movable)
     tasks = made.in_order()
@@ -45,7 +47,7 @@ def plan_body(
 
 
 class _BodyAssembly(Assembly):
-    """See `plan_body`."""
+    """Collects the tasks of a body; see `plan_body`."""
 
     def __init__(
         self,
@@ -78,7 +80,7 @@ class _BodyAssembly(Assembly):
             self.copy(self.home[root], replace(target, value=root.name))
 
     def entries(self, element: Value) -> tuple[int, Move]:
-        """Start and movement of the elements of a stack."""
+        """Start and movement of a stack's elements."""
         size, count = element.type.nbytes, self.op.length
         return (
             (size * (count - 1), Move(-size, count)) if self.op.reverse else (0, Move(size, count))
@@ -87,6 +89,7 @@ class _BodyAssembly(Assembly):
     def place(
         self, value: Value, operand: str, nbytes: int, start: int = 0, move: Move = STILL
     ) -> None:
+        """Store `value` in an operand."""
         buffer = self.add_buffer(PlannedBuffer(operand, nbytes, start, move))
         self.home[value] = BufferAccess(buffer, value.name, turn=OLD)
 
@@ -98,6 +101,7 @@ class _BodyAssembly(Assembly):
         return BufferAccess(both, name, (0, size))
 
     def place_carry(self, i: int) -> None:
+        """Choose where the old and new values of carry `i` are stored."""
         op = self.op
         old, new = op.old_carries[i], self.roots[op.new_carries[i]]
         if new == old:
@@ -127,6 +131,7 @@ class _BodyAssembly(Assembly):
             self.copies.append((new, target))
 
     def place_stack(self, k: int) -> None:
+        """Choose where stack `k` is stored, unless a carry holds it."""
         element = self.roots[self.op.stacks[k]]
         self.stacks[k] = element
         if any(slot.has_stack_of(element) for slot in self.slots.values()):
@@ -142,7 +147,8 @@ class _BodyAssembly(Assembly):
         self.home[element] = self.overlaid(k, element) or target
 
     def overlaid(self, k: int, element: Value) -> BufferAccess | None:
-        """The scanned value that the stack may lie over."""
+        """The scanned value that stack `k` can replace in memory, which it then does; None if there
+        is none."""
         if k not in self.movable:
             return None
         for j in sorted(set(self.overwritable) - set(self.overlays.values())):

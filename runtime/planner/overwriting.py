@@ -1,4 +1,4 @@
-"""Find values that may be overwritten by others, and the order of nodes that follows from it."""
+"""Decide which values other values may overwrite, and the order of nodes that this requires."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from graphc.ir import Node, Value
 
 
 class Overwriting:
-    """What `nodes` read, by `roots`: for each value the one whose bytes it is. `producer` has the
-    number of the node that makes a value."""
+    """The reads of `nodes`.
+
+    `roots` has for each value the one whose bytes it is; `producer` has the number of the node that
+    computes a value.
+    """
 
     def __init__(
         self, nodes: Sequence[Node], roots: Mapping[Value, Value], producer: Mapping[Value, int]
@@ -51,6 +54,7 @@ class Overwriting:
 
 
 def _reachable(start: int, successors: list[set[int]]) -> set[int]:
+    """All nodes that follow `start`."""
     seen: set[int] = set()
     stack = [start]
     while stack:

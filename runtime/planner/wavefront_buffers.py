@@ -1,9 +1,9 @@
-"""Buffers between the stages of a wavefront, which often need no stack.
+"""Shrink the buffers between stages of a wavefront, which often need no stack.
 
-The second of two loops reads an element of a stack one iteration after the first has made it. Where
-nothing else reads the stack, the last two elements are enough, in two places that take turns, as
-for a carry; a carry that lies in the stack does so by itself then. Where the second loop writes a
-stack of its own over what it has read, the first one's is none that anybody finds.
+The second of two loops reads an element of a stack one iteration after the first wrote it. If
+nothing else reads the stack, two alternating buffers for the last two elements suffice, as for a
+carry; a carry that is stored in the stack then does so too. If the second loop writes its own stack
+over what it has read, nothing else can read the first one's.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ BufferPlace = tuple[int | None, Move]
 
 
 def pass_on(tasks: Tasks, a: int, b: int, element: Value, value: Value) -> Tasks:
-    """The tasks in which loop `a`, whose last stage makes `value`, passes it to loop `b`, which
-    scans it as `element`, in as little memory as can be; right only where they become one."""
+    """The tasks in which loop `a` passes `value`, computed by its last stage, to loop `b`, which
+    scans it as `element`, in as little memory as possible. Valid only if the two loops are
+    merged."""
     first, second = tasks.tasks[a].loop, tasks.tasks[b].loop
     assert isinstance(first, LoopTask) and isinstance(second, LoopTask)
     before, behind = first.stages[-1], second.stages[0]
@@ -58,15 +59,15 @@ def pass_on(tasks: Tasks, a: int, b: int, element: Value, value: Value) -> Tasks
 
 
 def _operands(loop: LoopTask, buffer: int) -> list[str]:
-    """The operands of all stages that lie there."""
+    """The operands of all stages in that buffer."""
     return [n for part in loop.stages for n, x in part.operands.items() if x.buffer == buffer]
 
 
 def _is_private(
     tasks: Tasks, a: int, b: int, passed: BufferAccess, swaps: Mapping[BufferAccess, BufferAccess]
 ) -> bool:
-    """Whether nothing but the two loops needs the stack; what a carry begins with and what is left
-    of it may be anybody's."""
+    """Whether only the two loops use the stack. Other tasks may use a carry's initial value and
+    what is left of it."""
     bound = (*tasks.inputs, *tasks.outputs, *tasks.state)
     if any(access.buffer == passed.buffer for _, access in bound):
         return False
@@ -79,7 +80,7 @@ def _is_private(
 
 
 def _swapped(task: Task, swaps: Mapping[BufferAccess, BufferAccess]) -> Task:
-    """The task that finds things elsewhere, in a loop's parts too."""
+    """The task with accesses replaced, in a loop's stages too."""
 
     def swap(access: BufferAccess) -> BufferAccess:
         return swaps.get(access, access)
@@ -104,7 +105,7 @@ def _swapped(task: Task, swaps: Mapping[BufferAccess, BufferAccess]) -> Task:
 def _moved(
     part: LoopStage, name: str, moves: Mapping[BufferPlace, BufferPlace], place: BufferPlace
 ) -> LoopStage:
-    """The part whose buffers in the operand `name` lie where `moves` say, or else at `place`."""
+    """The stage whose buffers in the operand `name` are where `moves` say, or else at `place`."""
 
     def moved(buffer: PlannedBuffer) -> PlannedBuffer:
         if buffer.segment != name:

@@ -1,13 +1,13 @@
-"""Choose the loops of a joined launch that keep their blocks' rows in shared memory, and what they
-keep.
+"""Choose the loops of a joined launch that keep their blocks' rows in shared memory, and which
+rows.
 
-The text of such a loop is that of `kernels/cuda/joined/shared_staging.py`.
+`kernels/cuda/joined/shared_staging.py` prints such a loop.
 
-Where blocks own rows (`block_partition.py`), nobody but the block itself touches its share of what
-the loop writes. So what a part writes may be read from shared memory by the next part, or in the
-next iteration, and go to memory meanwhile; and what none has written may come from memory an
-iteration ahead. The loop is gone through once, iteration by iteration, to see which part wrote last
-what each argument reads, and which writes are not written over.
+Where blocks own rows (`block_partition.py`), only the block itself touches its share of what the
+loop writes. So the next part, or the next iteration, may read what a part wrote from shared memory
+while it is stored to memory, and what no part writes may be loaded an iteration ahead. The loop is
+simulated once, iteration by iteration, to find which part last wrote what each argument reads, and
+which writes are not overwritten.
 """
 
 from __future__ import annotations
@@ -28,18 +28,20 @@ from graphc.runtime.plan.plan import STILL, Launch, Move, Plan, Range
 from graphc.runtime.planner.joined.block_partition import hull
 
 Key = tuple[int, int]
-"""A part, and one of its arguments."""
+"""The number of a part and of one of its arguments."""
 Source = tuple[int, Key]
-"""How many iterations ago something was written, and as what."""
+"""How many iterations ago a value was written, and by which argument."""
 
 
 @dataclass(frozen=True)
 class _Share:
-    """What each block has of an argument, `nbytes`, which the part `writes` or reads."""
+    """A block's share of an argument."""
 
     place: Range
     nbytes: int
+    """Bytes of the share."""
     writes: bool
+    """Whether the part writes it."""
 
     @property
     def move(self) -> Move:
@@ -55,7 +57,7 @@ class _Share:
         return self.place.segment, self.place.start + self.move.at(t)
 
     def is_uniform(self, count: int) -> bool:
-        """Whether it is whole sixteens, and goes on by the same step in all iterations."""
+        """Whether it is whole vectors and advances by the same step in all iterations."""
         even = not self.step or self.move.period >= count
         return even and not any(
             x % VECTOR_BYTES for x in (self.place.start, self.step, self.nbytes)
@@ -65,9 +67,11 @@ class _Share:
 def staged_rows(
     plan: Plan, steps: Sequence[Launch], count: int, number: Callable[[Range], int]
 ) -> StagedRows | None:
-    """How the rows of the arguments of `steps`, which a loop of owned rows plays `count` times, lie
-    in shared memory; None if what they hand on cannot, or there is not enough. `number` gives that
-    of an argument of the joined launch."""
+    """How shared memory holds the rows of `steps`, which a loop of owned rows runs `count` times.
+
+    None if the values that iterations hand on cannot be staged or do not fit. `number` gives the
+    joined launch's argument for a range.
+    """
     launches = [x for step in steps for x in plan.kernels[step.kernel].joined_launches]
     grids = {launch.grid for launch in launches}
     if len(grids) > 1 or len(launches) > len(steps) or any(x.patches for x in launches):
@@ -101,7 +105,7 @@ def staged_rows(
 
 
 def is_constant(place: Range, steps: Sequence[Launch]) -> bool:
-    """Whether an argument is small, and none of the steps moves or changes it."""
+    """Whether an argument is small and no step moves or changes it."""
     size = place.stop - place.start
     small = size <= MOST_WHOLE and size % VECTOR_BYTES == 0 == place.start % VECTOR_BYTES
     still = all(move.stride == 0 for move in place.moves)
@@ -174,7 +178,7 @@ class _StagedLines:
             self.line(StagingTime.AHEAD, key)
 
     def replicate(self, key: Key, place: Range) -> None:
-        """Let all blocks have an argument whole, before the loop."""
+        """Load a whole argument into every block's shared memory before the loop."""
         share = _Share(place, place.stop - place.start, False)
         self.places[key] = StagedPlace(self.slot(share), share.nbytes, replicated=True)
         number, slot = self.number(place), self.places[key].slot
@@ -182,11 +186,12 @@ class _StagedLines:
         self.lines.append(line)
 
     def slot(self, share: _Share) -> int:
-        """Room for two of them."""
+        """Allocate two slots for a share."""
         self.end += 2 * share.nbytes
         return self.end - 2 * share.nbytes
 
     def line(self, moves: StagingTime, key: Key) -> None:
+        """Add a line that moves at that time."""
         share, slot = self.shares[key], self.places[key].slot
         line = StagedLine(moves, self.number(share.place), share.step, share.nbytes, slot)
         self.lines.append(line)

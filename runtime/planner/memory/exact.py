@@ -1,9 +1,10 @@
-"""The smallest arena for buffers with lives on a line, or the smallest found in some seconds.
+"""Find the smallest arena for buffers with lifetimes on a line, or the smallest within a time
+limit.
 
-OR-tools' CP-SAT solver is asked: each buffer is a rectangle, its life wide and its size high, whose
-place in time is fixed; no two overlap, and at no time the buffers that live take more than the
-arena. The solver begins with a packing that is known. (With several streams there is no line of
-time; a plan's buffers are packed by the local search alone.)
+OR-tools' CP-SAT solver gets each buffer as a rectangle, its lifetime wide and its size high, with a
+fixed position in time. No two overlap, and the live buffers never exceed the arena. The solver
+starts from a known packing. (With several streams there is no line of time; a plan's buffers are
+packed by the local search alone.)
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ def pack_exactly(
     seconds: float,
     report: Callable[[int], None],
 ) -> tuple[list[int], bool]:
-    """(starts, whether no arena is smaller). `initial` are the starts of a packing, `bound` bytes
-    are needed at least; `report` is told the height of each better packing as it is found.
+    """(starts, whether no smaller arena exists).
 
-    Raises RunError where OR-tools is not installed.
+    `initial` are the starts of a known packing and `bound` is a lower bound in bytes; `report` gets
+    the height of each better packing as it is found. Raises RunError without OR-tools.
     """
     if find_spec("ortools") is None:
         raise RunError("an exact search needs OR-tools: pip install 'graphc[exact]'")

@@ -1,9 +1,8 @@
-"""Tasks in a serial order, some of which run again: what lives when, and what that costs.
+"""Tasks in serial order, some of which rerun: lifetimes and cost.
 
-A sequence is in single assignment. A task that runs again writes values of its own, which are what
-later tasks read. So a value may be let go after its first readers and be made again for the last
-ones. What is counted is work memory as it is allocated: rounded up to the alignment, one buffer for
-an output that may overwrite an input.
+A sequence is in single assignment form. A rerun writes values of its own, which later tasks read.
+So a value may be freed after its first readers and recomputed for the last ones. Work memory is
+counted as it is allocated: aligned, and with one buffer for an output that may overwrite an input.
 """
 
 from __future__ import annotations
@@ -18,49 +17,57 @@ from graphc.runtime.planner.serial_order import overwritable
 from graphc.runtime.planner.tasks import Tasks
 
 FAR = 1 / 16
-"""The share of all tasks that runs between two uses of a value that may be let go meanwhile. A
-choice: where fewer run, little else comes and goes."""
+"""The fraction of all tasks that must run between two uses of a value for it to be freed. A choice:
+if fewer run, little else comes and goes."""
 
 PASSES = 8
-"""Through the order, in which neighbours are exchanged. A choice: most are in place after two."""
+"""The most passes of neighbour exchange. A choice: most tasks are in place after two."""
 SMALL = 4096
-"""Bytes that may be held from the beginning on, so that what needs them can run early. A choice."""
+"""The most bytes that a task may hold early so that it can run early. A choice."""
 
 
 @dataclass(frozen=True)
 class Occurrence:
-    """A task, by number, and the values that it reads and writes; `rerun` if it has run before.
-    `overwrites` are pairs of values, the first one read, that may be one memory."""
+    """One run of a task."""
 
     task: int
+    """The task's number."""
     reads: tuple[int, ...]
+    """The values that it reads."""
     writes: tuple[int, ...]
+    """The values that it writes."""
     overwrites: tuple[tuple[int, int], ...] = ()
+    """Pairs of a read and a written value that may share memory."""
     rerun: bool = False
+    """Whether the task has run before."""
 
     @cached_property
     def touched(self) -> frozenset[int]:
+        """All values that it reads or writes."""
         return frozenset((*self.reads, *self.writes))
 
     def repeated(self, names: Mapping[int, int]) -> Occurrence:
-        """The same task once more, on the values that `names` gives in place of its own."""
+        """A rerun of the task on the values that `names` gives in place of its own."""
         return replace(self.reading(names), writes=_named(self.writes, names), rerun=True)
 
     def reading(self, names: Mapping[int, int]) -> Occurrence:
+        """The same run with reads renamed by `names`."""
         pairs = tuple((names.get(a, a), names.get(b, b)) for a, b in self.overwrites)
         return replace(self, reads=_named(self.reads, names), overwrites=pairs)
 
 
 @dataclass(frozen=True)
 class TaskSequence:
-    """Occurrences in the order in which they run. `buffer` has the buffer of each value: values of
-    one buffer are the same, made by one task at several times. `rerun_bytes` are the bytes of work
-    memory that each task needs when it runs again, for what it once wrote elsewhere."""
+    """Runs of tasks in serial order."""
 
     tasks: Tasks
     steps: tuple[Occurrence, ...]
     buffer: tuple[int, ...]
+    """The buffer of each value. Values of one buffer are equal, computed by one task at several
+    times."""
     rerun_bytes: tuple[int, ...]
+    """Bytes of work memory that each task needs when it reruns, for results that are not stored in
+    work memory the first time."""
 
     @cached_property
     def value_bytes(self) -> list[int]:
@@ -70,7 +77,7 @@ class TaskSequence:
 
     @cached_property
     def live(self) -> list[int]:
-        """The bytes that live while each occurrence runs."""
+        """The bytes live during each run."""
         room = self.value_bytes
         left, new = [0] * len(room), [True] * len(room)
         for step in self.steps:
@@ -92,7 +99,7 @@ class TaskSequence:
         return result
 
     def _shared(self, step: Occurrence, left: Sequence[int]) -> int:
-        """The bytes of dying values that are written over."""
+        """The bytes of dying values that a run overwrites."""
         shared, taken = 0, set[int]()
         for old, new in step.overwrites:
             if not left[old] and old not in taken and new not in taken:
@@ -102,16 +109,17 @@ class TaskSequence:
 
     @cached_property
     def peak(self) -> int:
+        """The most bytes live at once."""
         return max(self.live, default=0)
 
     def cost(self, times: Sequence[float]) -> float:
-        """What runs again takes, by the time of each task."""
+        """The microseconds of all reruns, given the time of each task."""
         return sum(times[s.task] for s in self.steps if s.rerun)
 
 
 def serial(tasks: Tasks, order: Sequence[int]) -> TaskSequence:
-    """The tasks in `order`, each once; those that only end the lives of values run as soon as they
-    can, and of two neighbours that may run either way the one that leads to less."""
+    """The tasks in `order`, each once. Tasks that only free values run as soon as they can, and
+    neighbours are exchanged where that lowers live memory."""
     order = _exchanged(tasks, _released_early(tasks, order))
     used = tasks.work_uses()
     steps = []
@@ -132,7 +140,7 @@ def serial(tasks: Tasks, order: Sequence[int]) -> TaskSequence:
 
 
 def _exchanged(tasks: Tasks, order: list[int]) -> list[int]:
-    """`order` with neighbours exchanged, as long as fewer bytes then live at once between them."""
+    """`order` with neighbours exchanged as long as fewer bytes are then live between them."""
     work, rooms = tasks.work_uses(), tasks.aligned_sizes
     touched = [{a.buffer for a in (*t.reads, *t.writes) if a.buffer in work} for t in tasks.tasks]
     for _ in range(PASSES):
@@ -160,6 +168,7 @@ def _exchanged(tasks: Tasks, order: list[int]) -> list[int]:
 
 
 def _released_early(tasks: Tasks, order: Sequence[int]) -> list[int]:
+    """`order` with tasks that only free values moved as early as possible."""
     work = tasks.work_uses()
     makes = [any(a.buffer in work for a in t.writes) for t in tasks.tasks]
     frees = [any(a.buffer in work for a in t.reads) for t in tasks.tasks]
@@ -192,12 +201,12 @@ def _released_early(tasks: Tasks, order: Sequence[int]) -> list[int]:
 
 
 class Rematerializer:
-    """Makes sequences of one in which some values are made again, by tasks that are `repeatable`,
-    each as long as the state that it needs is what it was.
+    """Creates sequences in which some values are recomputed, by `repeatable` tasks while the state
+    that they read is unchanged.
 
-    A value that may be made again is let go after the use that its longest wait follows, and made
-    again, once, before the first use behind that; so is what this needs in turn, if it may be and
-    has had its last use.
+    Such a value is freed after the use before its longest idle time and recomputed, once, before
+    the next use; so are the values that the recomputation needs, if they may be and have had their
+    last use.
     """
 
     def __init__(self, base: TaskSequence, repeatable: Mapping[int, frozenset[int]]) -> None:
@@ -229,20 +238,20 @@ class Rematerializer:
         ]
 
     def has_idle_time(self, value: int) -> bool:
-        """Whether there is a time in which a value is held and not used."""
+        """Whether a value is held without use for some time."""
         touches = self.touches[value]
         return bool(touches) and self.last[value] < touches[-1]
 
     def repeat(self, rerun: Collection[int]) -> TaskSequence:
-        """The sequence in which the values `rerun` are made again where they are needed, but for
-        those that would have to be made from state that has changed by then."""
+        """The sequence in which the values `rerun` are recomputed where they are needed, except
+        those that depend on state that has changed by then."""
         while True:
             found = self._repeat(frozenset(rerun) - self.held)
             if found is not None:
                 return found
 
     def _repeat(self, rerun: Collection[int]) -> TaskSequence | None:
-        """That sequence, or None after one more value has turned out to be such."""
+        """That sequence; None if one more value has turned out to depend on changed state."""
         base, names, steps = self.base, dict[int, int](), list[Occurrence]()
         buffer, changed = list(base.buffer), set[int]()
 
@@ -277,12 +286,12 @@ class Rematerializer:
         return replace(base, steps=tuple(steps), buffer=tuple(buffer))
 
     def _names(self, reads: Iterable[int], place: int, names: Mapping[int, int]) -> dict[int, int]:
-        """What stands for the values that are read at `place`."""
+        """The replacements for the values that are read at `place`."""
         return {v: names[v] for v in reads if v in names and place > self.last[v]}
 
 
 def _first_life(touches: Sequence[int], far: int) -> int:
-    """The touch before the longest wait, or the last one if no wait is as long as `far`."""
+    """The use before the longest idle time, or the last use if no idle time is as long as `far`."""
     waits = [(after - before, before) for before, after in pairwise(touches)]
     longest, place = max(waits, default=(0, 0))
     return place if longest >= far else (touches[-1] if touches else 0)
