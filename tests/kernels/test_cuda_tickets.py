@@ -150,8 +150,8 @@ def test_partial_sums_of_columns_are_joined_by_tiles(
     kernels = [here.plan.kernels[name] for name in joined(here)]
     for kernel in kernels:
         parts = kernel.launches[0].grid[0]
-        assert kernel.parts is None  # no other launch joins sums as groups of tiles do
-        assert kernel.draws and f"int together = {parts // 4};" in kernel.source
+        assert kernel.device_functions is None  # no other launch joins sums as groups of tiles do
+        assert kernel.draws_tickets and f"int together = {parts // 4};" in kernel.source
         assert re.search(r"combine_partial<.*>\(workspace \+ \d+, 4\)", kernel.source)
         assert not any(launch.symbol.endswith("gather") for launch in kernel.launches)
     got, want = steps(here), steps(compiled("reference", precision=precision))

@@ -168,7 +168,7 @@ def test_a_race_is_found(lacks: str, joins: pytest.MonkeyPatch) -> None:
 
     def part(self: Any, part: Any, depth: int) -> list[str]:
         lines = whole(self, part, depth)
-        if not part.own or lacks in ("", "near"):
+        if not part.owns_rows or lacks in ("", "near"):
             return lines
         if lacks == "barrier":
             return [line for line in lines if line != "__syncthreads();"]
