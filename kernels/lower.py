@@ -1,5 +1,7 @@
-"""Lowering: a fused node and a target become a kernel. What runs kernels asks for them here, and
-imports no printer of a device."""
+"""Lower a fused node to the kernel of a target.
+
+The runtime asks for kernels here and imports no printer of a device.
+"""
 
 from __future__ import annotations
 
@@ -25,52 +27,60 @@ CANDIDATES: dict[str, Callable[[KernelNode, Target, bool], list[Kernel]]] = {
     "cuda": cuda_candidates,
     "sim": cuda_candidates,
 }
+"""By device: lists the kernels that may compute a contraction, the best by the model first."""
 CALLS_PER_NODE = 8
-"""More than expression.py nests for one node of a body."""
+"""Python calls that a walk through a body makes per node; more than expression.py nests."""
 
 
 def lower(
-    node: Node, target: Target, looped: bool = False, along: GridLaunch | None = None
+    node: Node, target: Target, in_loop: bool = False, aligned_with: GridLaunch | None = None
 ) -> Kernel:
-    """The kernel that computes a fused node or a relayout on `target.device`: cpu, or cuda and sim,
-    which share their text. A `looped` one is of a loop's body, where blocks
-    of a pointwise kernel go `along` with those of a launch that own something, if there is one."""
+    """The kernel that computes a fused node or a relayout on `target.device`; cuda and sim share
+    their text.
+
+    `in_loop` says that the node belongs to a loop's body. There `aligned_with` is a launch whose
+    blocks own rows or patches, if the loop has one: a pointwise kernel divides its work among
+    blocks in the same way.
+    """
     if isinstance(node, KernelNode):
         with _deep_enough(node):
             if target.device == "cpu":
                 return lower_cpu(node, target)
-            return lower_cuda(node, target, looped=looped, along=along)
+            return lower_cuda(node, target, in_loop=in_loop, aligned_with=aligned_with)
     assert node.op.name == "relayout", f"{node.op.name} is not a kernel"
     return (lower_relayout if target.device == "cpu" else lower_cuda)(node, target)
 
 
-def lower_step(node: KernelNode, whole: Kernel, target: Target) -> Kernel | None:
-    """The kernel of a part of the rows of what `whole` computes, whose bits are those that `whole`
-    makes of these rows; None if nothing promises that. A CPU's tiles promise nothing."""
+def lower_step(node: KernelNode, all_steps: Kernel, target: Target) -> Kernel | None:
+    """The kernel that computes one time step of what `all_steps` computes, if it gives the same
+    bits; else None. CPU kernels never promise that."""
     if target.device == "cpu":
         return None
     with _deep_enough(node):
-        kernel = lower_cuda(node, target, whole.order)
-    alike = kernel.order == whole.order and (whole.order or whole.template == "pointwise")
-    return kernel if alike else None
+        kernel = lower_cuda(node, target, all_steps.summation_order)
+    order = all_steps.summation_order
+    same_bits = kernel.summation_order == order and (order or all_steps.template == "pointwise")
+    return kernel if same_bits else None
 
 
-def candidates(node: Node, target: Target, looped: bool = False) -> list[Kernel]:
-    """The kernels that may compute a node, the best by the model, which is `lower`'s, first. Only
-    contractions have several, but none beside one of a loop whose blocks own rows: all blocks would
-    wait for each other in every iteration, which no time of a kernel alone shows."""
-    first = lower(node, target, looped)
-    owns = looped and any(launch.owned for launch in first.launches)
+def candidates(node: Node, target: Target, in_loop: bool = False) -> list[Kernel]:
+    """The kernels that may compute a node, `lower`'s choice first.
+
+    Only contractions have several. In a loop, a kernel whose blocks own rows has no alternatives:
+    they would make all blocks wait for each other in every iteration, which the time of a single
+    kernel does not show.
+    """
+    first = lower(node, target, in_loop)
+    owns = in_loop and any(launch.owned for launch in first.launches)
     if owns or not isinstance(node, KernelNode) or node.op.template != "contract":
         return [first]
     with _deep_enough(node):
-        return CANDIDATES[target.device](node, target, looped)
+        return CANDIDATES[target.device](node, target, in_loop)
 
 
 @contextmanager
 def _deep_enough(node: KernelNode) -> Iterator[None]:
-    """Let Python recurse as deep as the body's longest chain: a walk from an output to the inputs
-    takes a few calls for each node on its way."""
+    """Raise Python's recursion limit for walks along the longest chain of the node's body."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(limit + CALLS_PER_NODE * len(node.body.nodes))
     try:

@@ -1,4 +1,4 @@
-"""Plans and the devices that play them: streams, memory, the verifier, CPU, CUDA, the simulator."""
+"""Plans and the devices that run them: streams, memory, the verifier, CPU, CUDA, the simulator."""
 
 if __name__ == "graphc.runtime":
     import graphc.runtime.proof  # noqa: F401 (plans prove themselves by it)

@@ -52,7 +52,7 @@ def packed(rows: Sequence[Row], work: int, exact: float | None) -> list[str]:
     """The lines of the result."""
     begin = time.perf_counter()
     sizes = [aligned(size) for *_, size in rows]
-    meets, bound = lives_that_meet(rows), most_live(rows)
+    meets, bound = overlapping_lives(rows), most_live(rows)
     starts = pack(sizes, meets, bound, work)
 
     def report(height: int, more: str = "") -> None:
@@ -97,7 +97,7 @@ def read(path: Path) -> list[Row]:
     return rows
 
 
-def lives_that_meet(rows: Sequence[Row]) -> Flags:
+def overlapping_lives(rows: Sequence[Row]) -> Flags:
     """Whether two buffers live at one time."""
     lower, upper = (np.array([row[column] for row in rows], np.int64) for column in (1, 2))
     meets: Flags = (lower[:, None] < upper) & (lower < upper[:, None])

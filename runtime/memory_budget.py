@@ -14,7 +14,7 @@ from graphc.runtime.plan.plan import Plan
 from graphc.runtime.planner.concurrency import DeviceModel
 from graphc.runtime.planner.graph_tasks import make_tasks
 from graphc.runtime.planner.rematerialize.choose import repeat_for, repeat_within
-from graphc.runtime.planner.rematerialize.rerun_graph import LaunchedGraph, graph_again
+from graphc.runtime.planner.rematerialize.rerun_graph import LaunchedGraph, graph_with_reruns
 from graphc.runtime.planner.rematerialize.sequence import TaskSequence, serial
 from graphc.runtime.planner.serial_order import memory_order
 
@@ -103,7 +103,7 @@ class MemoryBudget:
 
     def _planned(self, found: TaskSequence, why: str) -> Planned:
         base, launched, times = self._begun
-        graph, repeated = graph_again(launched, found)
+        graph, repeated = graph_with_reruns(launched, found)
         kernels = {**self.kernels}
         for output, node in repeated.items():
             kernels[output] = self.kernels[node.outputs[0].name]
@@ -118,7 +118,7 @@ def notes_of(
 ) -> list[str]:
     """What runs again, why, what it saves and what it takes; the costliest first."""
     cost, tasks = found.cost(times), launched.tasks.tasks
-    again = [(place, step) for place, step in enumerate(found.steps) if step.again]
+    again = [(place, step) for place, step in enumerate(found.steps) if step.rerun]
     head = (
         f"memory: {len(again)} launches again for {100 * cost / sum(times):.1f} % more estimated "
         f"time, {base.peak} -> {found.peak} bytes live at once: {why}"
@@ -129,7 +129,7 @@ def notes_of(
     lines = []
     for _, step in sorted(again, key=lambda entry: (-times[entry[1].task], entry[0])):
         read = [v for v in step.writes if v in reader]
-        size = sum(found.room[v] for v in read)
+        size = sum(found.value_bytes[v] for v in read)
         before = ", ".join(dict.fromkeys(reader[v] for v in read))
         lines.append(
             f"memory: {tasks[step.task].name} again before {before}: {size} bytes are not held, "

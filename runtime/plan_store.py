@@ -103,7 +103,7 @@ def _networkx() -> tuple[object, ...]:
     return spec.origin, status.st_size, status.st_mtime_ns
 
 
-def keep(key: str, plan: Plan, state: Mapping[str, StateBuffer]) -> None:
+def store_plan(key: str, plan: Plan, state: Mapping[str, StateBuffer]) -> None:
     """Remember a plan and what its `state` is."""
     names = {id(buffer): name for name, buffer in state.items()}
     packed = [
@@ -125,14 +125,16 @@ def keep(key: str, plan: Plan, state: Mapping[str, StateBuffer]) -> None:
         "constants": constants,
     }
     body = json.dumps(whole, separators=(",", ":")).encode()
-    with cache.opened("plans") as folder:
-        cache.place(cache.sealed(body, [key]), folder / f"{key}.plan")
+    with cache.open_folder("plans") as folder:
+        cache.store_file(cache.sealed(body, [key]), folder / f"{key}.plan")
 
 
-def recall(key: str, buffers: Mapping[str, StateBuffer], graphs: Iterable[Graph]) -> Found | None:
-    """What `keep` remembered by that key, verified and bound to the model's `buffers`; None if
+def load_plan(
+    key: str, buffers: Mapping[str, StateBuffer], graphs: Iterable[Graph]
+) -> Found | None:
+    """What `store_plan` remembered by that key, verified and bound to the model's `buffers`; None if
     there is nothing. `graphs` are those that may hold its constants."""
-    with cache.opened("plans") as folder:
+    with cache.open_folder("plans") as folder:
         body, keys = cache.unsealed(cache.read(folder / f"{key}.plan"))
     if key not in keys:
         return None

@@ -98,11 +98,12 @@ def texts(program: Program) -> Iterator[str]:
 
 def _record(kernel: Kernel) -> str:
     values: dict[str, Any] = {f.name: getattr(kernel, f.name) for f in fields(kernel)}
-    values["parts"] = kernel.parts and replace(kernel.parts, text="")
+    functions = kernel.device_functions
+    values["device_functions"] = functions and replace(functions, text="")
     del values["source"]
     lines = [f"  {name} = {value!r}" for name, value in values.items()]
-    if kernel.parts is not None:
-        lines.append(kernel.parts.text)
+    if functions is not None:
+        lines.append(functions.text)
     return "\n".join([f"== {kernel.name}", *lines])
 
 

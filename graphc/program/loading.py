@@ -102,7 +102,7 @@ def load(
 
     graph, state = _packed(graph, state, target)
     kernels, search, limit = _lowered(graph, target), settings.memory_search, settings.memory_limit
-    room = SLACK_BYTES if limit is None and not search else 0
+    slack = SLACK_BYTES if limit is None and not search else 0
     if settings.tune:
         with stage("tune"):
             kernels = _tuned(graph, kernels, target, device, settings.libraries)
@@ -113,7 +113,8 @@ def load(
         streams: int, measured: Mapping[str, float] | None = None, search: bool = search
     ) -> Plan:
         fixed = (target, streams, notes, settings.threads)
-        return steps.best(lambda g, k, times: _planned(g, k, *fixed, times, search, room), measured)
+        more = (search, slack)
+        return steps.best(lambda g, k, times: _planned(g, k, *fixed, times, *more), measured)
 
     def leaner(limit: int | None = None) -> Plan:
         nonlocal lean
@@ -154,7 +155,7 @@ def load(
             if key is not None:
                 from graphc.runtime import plan_store
 
-                plan_store.keep(key, plan, state)
+                plan_store.store_plan(key, plan, state)
             made = "lean" if lean else "by_step"
             return executable, plan, None if planned(plan) is graph else (made, planned(plan))
 
@@ -286,7 +287,7 @@ def _planned(
     workers: int | None = None,
     measured: Mapping[str, float] | None = None,
     search: bool = False,
-    room: int = 0,
+    slack_bytes: int = 0,
 ) -> Plan:
     """The verified plan for so many `workers`, by the `measured` times of kernels."""
     from graphc.runtime.planner.joined.join_launches import joined
@@ -294,7 +295,7 @@ def _planned(
 
     notes = (*decided, *(f"{k.name}: {k.note}" for k in kernels.values() if k.note))
     options: dict[str, Any] = {"streams": streams, "workers": workers, "measured": measured}
-    options |= {"search": search, "room": room}
+    options |= {"search": search, "slack_bytes": slack_bytes}
     with stage("plan"):
         plan = make_plan(graph, kernels, device=target.device, notes=notes, **options)
         if target.joins_launches:

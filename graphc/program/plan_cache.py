@@ -49,12 +49,12 @@ class PlanCache:
         with stage("recall"):
             key, buffers = self._traced, self._buffers
             if self._update is not None:
-                names = cache.recalled(key)
+                names = cache.recall_choice(key)
                 outlined = names and self._outlined(names["updated"])
                 if not outlined:
                     return None
                 key, buffers = outlined
-            found = plan_store.recall(key, buffers, [self._graph])
+            found = plan_store.load_plan(key, buffers, [self._graph])
             if found is None:
                 return None
             if self._update is not None:
@@ -77,7 +77,7 @@ class PlanCache:
             return None
         from graphc.runtime.compilers import cache
 
-        cache.remember(self._traced, {"read": whole.read, "updated": whole.updated})
+        cache.remember_choice(self._traced, {"read": whole.read, "updated": whole.updated})
         return key
 
     @cached_property

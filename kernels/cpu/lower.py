@@ -1,4 +1,4 @@
-"""From a fused node to C++."""
+"""Lower a fused node to C++."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ TEMPLATES = {
     "scatter": lower_scatter,
     "sort": lower_sort,
 }
+"""The lowering function of each template."""
 
 
 def lower_cpu(node: KernelNode, target: Target) -> Kernel:

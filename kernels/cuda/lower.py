@@ -1,4 +1,4 @@
-"""From a fused node to CUDA C++."""
+"""Lower a fused node to CUDA C++."""
 
 from __future__ import annotations
 
@@ -36,42 +36,45 @@ TEMPLATES: dict[str, Callable[..., Kernel]] = {
     "scatter": lower_scatter,
     "sort": lower_sort,
 }
+"""The lowering function of each template."""
 
 
 def lower_cuda(
     node: Node,
     target: Target,
     order: str = "",
-    looped: bool = False,
-    along: GridLaunch | None = None,
+    in_loop: bool = False,
+    aligned_with: GridLaunch | None = None,
 ) -> Kernel:
-    """The CUDA kernel of a fused node or a relayout. Values are row-major, or images and weights
-    whose channels run fastest. A contraction keeps to `order` where it can, if it is given;
-    `looped` ones are of a loop's body, whose pointwise kernels go `along` with a launch.
-    CompileError if there is more of something than the kernel can count."""
+    """The CUDA kernel of a fused node or a relayout.
+
+    Values are row-major, or images and weights with channels last. A contraction keeps to the
+    summation `order` where it can, if one is given. `in_loop` and `aligned_with` are those of
+    `lower`. Raises CompileError if the kernel would count beyond its limits.
+    """
     if not isinstance(node, KernelNode):
         node = conversion(node)
     if not any(v.type.size for v in node.outputs):
         return Launches(node, {}).kernel((), ())
     # The body of a loop is one text for all iterations as it is.
-    node, offsets = (node, ()) if looped else moved_inputs(node)
+    node, offsets = (node, ()) if in_loop else moved_inputs(node)
     lower = TEMPLATES[node.op.template]
     if lower is lower_pointwise:
-        kernel = lower_pointwise(node, along)
+        kernel = lower_pointwise(node, aligned_with)
     elif lower is lower_reduce:
-        kernel = lower_reduce(node, target.draws_tickets and not looped)
+        kernel = lower_reduce(node, target.draws_tickets and not in_loop)
     elif lower is lower_attend:
-        kernel = lower_attend(node, target.draws_tickets and not looped)
+        kernel = lower_attend(node, target.draws_tickets and not in_loop)
     elif lower is lower_contract:
-        kernel = lower_contract(node, ContractOptions.of(target, order, looped))
+        kernel = lower_contract(node, ContractOptions.of(target, order, in_loop))
     else:
         kernel = lower(node)
     return _complete(node, kernel, offsets)
 
 
 def lower_members(group: KernelNode) -> dict[str, Kernel]:
-    """The kernels of the nodes of a group by their first output: launches of their own that give
-    the bits of the group's."""
+    """The kernels of a group's nodes, by their first output: separate launches with the group's
+    bits."""
     nodes = kernels_in(group.body)
     return {
         n.outputs[0].name: _complete(n, kernel)
@@ -79,31 +82,31 @@ def lower_members(group: KernelNode) -> dict[str, Kernel]:
     }
 
 
-def cuda_candidates(node: KernelNode, target: Target, looped: bool = False) -> list[Kernel]:
+def cuda_candidates(node: KernelNode, target: Target, in_loop: bool = False) -> list[Kernel]:
     """The kernels that may compute a fused contraction, `lower_cuda`'s first."""
     if not any(v.type.size for v in node.outputs):
         return [lower_cuda(node, target)]
-    node, offsets = (node, ()) if looped else moved_inputs(node)
-    found = contract_candidates(node, ContractOptions.of(target, looped=looped))
+    node, offsets = (node, ()) if in_loop else moved_inputs(node)
+    found = contract_candidates(node, ContractOptions.of(target, looped=in_loop))
     return [_complete(node, kernel, offsets) for kernel in found]
 
 
 def _complete(node: KernelNode, kernel: Kernel, offsets: tuple[int, ...] = ()) -> Kernel:
-    """The kernel with the offsets of its inputs and the gaps of its outputs; CompileError if its
-    grids are too large."""
+    """The kernel with its inputs' offsets and its outputs' gaps. Raises CompileError if a grid is
+    too large."""
     check_grids(node, kernel.launches)
     kernel = kernel.at_offsets(offsets) if offsets else kernel
     return replace(kernel, gaps=gaps_of(node))
 
 
 def gaps_of(node: Node) -> tuple[tuple[int, ...], ...]:
-    """`Kernel.gaps` of what computes a node."""
+    """`Kernel.gaps` for the outputs of a node."""
     gaps = tuple(_gap(v.type) for v in node.outputs)
     return gaps if any(gaps) else ()
 
 
 def _gap(type: Type) -> tuple[int, ...]:
-    """The bytes of a pixel, and those of its channels, where the latter are less."""
+    """The bytes of a pixel and of its channels, if padding separates pixels; else ()."""
     axis, width, size = type.layout.axis, type.layout.width, type.numpy_dtype.itemsize
     return (
         () if axis is None or type.shape[axis] == width else (width * size, type.shape[axis] * size)

@@ -1,2 +1,2 @@
-"""Kernels apart from any device: domains and accesses, bodies as statements, nests of contractions,
-rows of reductions."""
+"""Device-independent kernel programs: affine accesses, statements, loop nests of contractions,
+loops over the rows of reductions."""

@@ -1,9 +1,10 @@
-"""Accesses of a kernel: affine functions of the indices of its domain.
+"""Affine accesses of a kernel's domain.
 
-A kernel walks a `Domain`: axes with extents, one of which may be the lane axis. Along the lane
-axis a register holds `width` neighbours, so its index steps by `width` and names the first of
-them. A `AffineIndex` is the index of a value along one of its axes, from the domain's indices; an
-`AffineAccess` is the offset in memory that the places of all axes come to under the value's layout.
+A kernel iterates over a `Domain`: axes with extents, one of which may be the lane axis. Along the
+lane axis a register holds `width` neighbouring elements, so the loop index steps by `width` and
+names the first of them. An `AffineIndex` is the index along one axis of a value as an affine
+function of the domain's indices; an `AffineAccess` is the memory offset that the indices along all
+axes give under the value's layout.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ from graphc.ops.base import Affine
 
 @dataclass(frozen=True)
 class Domain:
-    """`extents`: elements per axis. `lane`: the axis that lies in the lanes, of `width` elements
-    per register; None where registers hold one element or one value for all lanes."""
+    """The iteration space of a kernel."""
 
     extents: tuple[int, ...]
+    """Elements along each axis."""
     lane: int | None = None
+    """The axis that lies in vector lanes; None where a register holds one element, or one value in
+    all lanes."""
     width: int = 1
+    """Lanes of a register; 1 without vectors."""
 
     @property
     def rank(self) -> int:
@@ -31,7 +35,7 @@ class Domain:
 
     @property
     def size(self) -> int:
-        """Elements."""
+        """Number of elements."""
         return math.prod(self.extents)
 
     def steps(self, axis: int) -> int:
@@ -40,30 +44,33 @@ class Domain:
         return -(-extent // self.width) if axis == self.lane else extent
 
     def axis(self, axis: int) -> AffineIndex:
-        """The place that is the index of `axis` itself."""
+        """The index of `axis` itself."""
         return AffineIndex(tuple(int(d == axis) for d in range(self.rank)))
 
     def constant(self, offset: int) -> AffineIndex:
+        """The constant index `offset`."""
         return AffineIndex((0,) * self.rank, offset)
 
     def identity(self, order: Sequence[int] = ()) -> tuple[AffineIndex, ...]:
-        """The places of a value that has the domain's own axes, which are `order` of the value's;
-        without it they are the same."""
+        """The indices of a value whose axes are the domain's, in `order` or, by default, in the
+        same order."""
         return tuple(self.axis(d) for d in self._axes(order))
 
     def shape(self, order: Sequence[int] = ()) -> tuple[int, ...]:
-        """The extents of that value."""
+        """The extents of a value whose axes are the domain's in `order`."""
         return tuple(self.extents[d] for d in self._axes(order))
 
     def _axes(self, order: Sequence[int]) -> Sequence[int]:
-        """The domain's axis for each axis of the value."""
+        """The domain axis of each axis of the value."""
         return [order.index(d) for d in range(self.rank)] if order else range(self.rank)
 
 
 @dataclass(frozen=True)
 class AffineIndex:
-    """`(sum of coefficients[d] * i[d] + offset) / divisor` over the domain's indices i. A divisor
-    above 1 comes with a guard that lets only exact quotients pass."""
+    """The index `(sum of coefficients[d] * i[d] + offset) / divisor` over the domain indices i.
+
+    With a divisor above 1, a guard excludes inexact quotients.
+    """
 
     coefficients: tuple[int, ...]
     offset: int = 0
@@ -71,13 +78,14 @@ class AffineIndex:
 
     @property
     def constant(self) -> bool:
+        """Whether the index is the same at all domain indices."""
         return not any(self.coefficients)
 
 
 @dataclass(frozen=True)
 class AffineAccess:
-    """The element offset `(offset + sum of strides[d] * i[d] + lane_stride * l) / divisor` for
-    lane l of the register at indices i (the lane axis's index being that of lane 0)."""
+    """The element offset `(offset + sum of strides[d] * i[d] + lane_stride * l) / divisor` of lane
+    l at the domain indices i, where the index along the lane axis is that of lane 0."""
 
     offset: int
     strides: tuple[int, ...]
@@ -98,14 +106,14 @@ class AffineAccess:
 
 @dataclass(frozen=True)
 class Guard:
-    """Lets an element pass where the access is exact and within [0, high)."""
+    """A condition under which an element is read: the access is exact and within [0, high)."""
 
     access: AffineAccess
     high: int
 
 
 def compose_index(affine: Affine, places: Sequence[AffineIndex], rank: int) -> AffineIndex:
-    """`affine` over a value's indices, which lie at `places` of a domain of `rank` axes."""
+    """The index `affine` of a value whose own indices are `places` over a domain of `rank` axes."""
     used = [(c, p) for c, p in zip(affine.coefficients, places, strict=True) if c]
     divisor = math.lcm(*(p.divisor for _, p in used))
     coefficients = [0] * rank
@@ -121,7 +129,8 @@ def compose_index(affine: Affine, places: Sequence[AffineIndex], rank: int) -> A
 def broadcast_indices(
     shape: tuple[int, ...], wide: tuple[int, ...], places: Sequence[AffineIndex], domain: Domain
 ) -> tuple[AffineIndex, ...]:
-    """The places of an operand of `shape` in a NumPy broadcast to `wide`, read at `places`."""
+    """The indices of an operand of `shape` that NumPy broadcasting extends to `wide`, read at
+    `places`."""
     first = len(wide) - len(shape)
     return tuple(
         domain.constant(0) if extent == 1 and wide[first + d] != 1 else places[first + d]
@@ -132,19 +141,19 @@ def broadcast_indices(
 def linear_index(
     shape: tuple[int, ...], places: Sequence[AffineIndex], domain: Domain
 ) -> AffineAccess:
-    """The row-major element index within `shape` at `places`."""
+    """The row-major element index at `places` within `shape`."""
     place = compose_index(Affine(row_major_strides(shape)), places, domain.rank)
     return index_access(place, domain)
 
 
 def index_access(place: AffineIndex, domain: Domain) -> AffineAccess:
-    """A place as an access: for index registers and guards."""
+    """An index as an access, for index registers and guards."""
     lane = 0 if domain.lane is None else place.coefficients[domain.lane]
     return AffineAccess(place.offset, place.coefficients, lane, place.divisor)
 
 
 def memory_access(type: Type, places: Sequence[AffineIndex], domain: Domain) -> AffineAccess:
-    """Where the element of a value of `type` at `places` lies in its memory."""
+    """The access to the element at `places` of a value of `type`, under its layout."""
     if type.layout.axis is None:
         return linear_index(type.shape, places, domain)
     axis, width = type.layout.axis, type.layout.width
@@ -171,7 +180,8 @@ def memory_access(type: Type, places: Sequence[AffineIndex], domain: Domain) -> 
 
 
 def bounds_guard(place: AffineIndex, extent: int, domain: Domain) -> Guard | bool:
-    """The guard that `place` is an index below `extent`, or the answer if all indices agree."""
+    """The guard for 0 <= `place` < `extent`, or True or False where it holds for all indices or for
+    none."""
     access = index_access(place, domain)
     reach = [c * (n - 1) for c, n in zip(place.coefficients, domain.extents, strict=True)]
     least = place.offset + sum(min(r, 0) for r in reach)
@@ -185,7 +195,7 @@ def bounds_guard(place: AffineIndex, extent: int, domain: Domain) -> Guard | boo
 
 
 def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Elements from one index to the next along each axis."""
+    """Elements between neighbouring indices along each axis."""
     strides, step = [], 1
     for extent in reversed(shape):
         strides.append(step)
@@ -196,11 +206,11 @@ def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
 def merge_axes(
     domain: Domain, accesses: Sequence[AffineAccess], kinds: Sequence[object] = ()
 ) -> tuple[Domain, tuple[tuple[int, ...], ...]]:
-    """A domain of fewer axes that visits the same elements in the same order, and for each of its
-    axes the old axes that it stands for (the last of them has the new axis's strides).
+    """Merge neighbouring axes of a domain that every access steps through as one.
 
-    Neighbours of one kind merge when every access steps through both as through one; axes of
-    extent 1 vanish, but for the lane axis.
+    Returns the domain of fewer axes, which visits the same elements in the same order, and for each
+    new axis the old axes that it replaces; the last of these has the new axis's strides. Only axes
+    of one kind (`kinds`) merge. Axes of extent 1 vanish, except for the lane axis.
     """
     kinds = kinds or (None,) * domain.rank
     groups: list[list[int]] = []
@@ -220,6 +230,7 @@ def merge_axes(
 def _mergeable(
     domain: Domain, accesses: Sequence[AffineAccess], group: Sequence[int], axis: int
 ) -> bool:
+    """Whether all accesses step through the merged `group` and `axis` as through one axis."""
     if domain.lane in group:
         return False
     outer, extent = group[-1], domain.extents[axis]
@@ -237,7 +248,7 @@ def merged(access: AffineAccess, groups: Sequence[Sequence[int]]) -> AffineAcces
 
 
 def access_cost(access: AffineAccess, width: int) -> float:
-    """Loads of one register, relative to a contiguous vector load."""
+    """The cost of loading one register relative to a contiguous vector load."""
     if access.lane_stride == 1:
         return 1.0
     return 0.5 if access.lane_stride == 0 else 0.5 * width

@@ -1,4 +1,4 @@
-"""The problem that attention kernels solve, on every device: operands, extents, constants."""
+"""The problem that attention kernels solve on every device: operands, extents and constants."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from graphc.ops.join import Concat
 from graphc.ops.pointwise.logic import C_TYPES
 
 EXTENTS = ("n", "heads", "key_heads", "queries", "keys", "features", "values")
-"""What the problem's extents are called."""
+"""Names of the problem's extents, in order."""
 AXES: Mapping[str, tuple[int | None, ...]] = {
     "q": (0, 1, 2, 3),
     "k": (0, 1, 2, 3),
@@ -29,55 +29,66 @@ AXES: Mapping[str, tuple[int | None, ...]] = {
     "delta": (0, 1, 2, None),
     "mask": (0, 1, 2, 3),
 }
-"""The axes of an operand that are its n, head, row and column."""
+"""For each operand, which of its axes are n, head, row and column; None where it has no such
+axis."""
 OPERANDS = (*AXES, "counter")
-"""In the order of the struct `Arrays`."""
+"""Operand names in the order of the C++ struct `Arrays`."""
 RESULTS = {"attention": ("y", "logs"), "attention_grad": ("dq", "dk", "dv")}
+"""Names of the outputs of each op."""
 
 
 @dataclass(frozen=True)
 class AttentionResult:
-    """Where an output lies: in `target`, an output of the body, None if nothing wants it. Element
-    [n, place, head, feature] is at `offset` + n * strides[0] + place * strides[1] + head *
-    strides[2] + feature; logs [n, head, place] likewise, in the order of their axes."""
+    """Where one output of the attention op is stored.
+
+    Element [n, row, head, feature] lies at `offset` + n * strides[0] + row * strides[1] + head *
+    strides[2] + feature; logs [n, head, row] use `strides` in the order of their axes.
+    """
 
     target: Value | None
+    """The body's output that holds the result; None if the result is unused."""
     offset: int
+    """Elements before the first."""
     strides: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class AttentionProblem:
-    """An attention or its gradient: `node` in `body`, its operands by name, and the pointers'
-    names and elements of those that are constants of the body."""
+    """An attention or its gradient within a fused body."""
 
     body: Graph
     node: Node
+    """The attention node of `body`."""
     operands: Mapping[str, StridedOperand]
+    """The operands by name."""
     results: tuple[AttentionResult, ...]
+    """The storage of the op's outputs, in order."""
     pointers: Mapping[Value, str]
+    """The pointer names of constants of the body."""
     arrays: Mapping[str, Array]
+    """The elements of those constants, by pointer name."""
 
     @property
     def forward(self) -> bool:
+        """Whether the op is attention and not its gradient."""
         return isinstance(self.node.op, Attention)
 
     @property
     def factors(self) -> tuple[str, ...]:
-        """The names of the operands that are multiplied."""
+        """Names of the operands that are multiplied."""
         op: Any = self.node.op
         names: tuple[str, ...] = op.roles[op.own_factors]
         return names
 
     @property
     def element(self) -> str:
-        """What q, k, v and dy are in memory, in C++: the same for all of them."""
+        """The C++ type of q, k, v and dy in memory, the same for all of them."""
         (name,) = {self.operands[role].element for role in self.factors}
         return name
 
     @property
     def rounded(self) -> str:
-        """What weights are multiplied as, in C++."""
+        """The C++ type that operands are rounded to before products."""
         op: Any = self.node.op
         dtype: str = op.rounded or self.dtype
         return "tf32" if dtype == "tf32" else C_TYPES[dtype]
@@ -88,7 +99,7 @@ class AttentionProblem:
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """n, h, g, t, u, e, d."""
+        """The extents (n, heads, key heads, queries, keys, features, values)."""
         op: Any = self.node.op
         q, k, v = (x.type for x in self.node.inputs[:3])
         shape: tuple[int, ...] = op.check(q, k, v)
@@ -96,21 +107,23 @@ class AttentionProblem:
 
     @property
     def flops(self) -> int:
+        """Floating-point operations of the op."""
         return node_flops(self.node)
 
     def flops_of(self, products: tuple[int, int]) -> int:
-        """Those of a kernel that takes so many products of queries and keys, and of values."""
+        """FLOPs of a kernel that computes `products` (products of queries and keys, products of
+        values)."""
         op: Any = self.node.op
         flops: int = op.flops(*(x.type for x in self.node.inputs), products=products)
         return flops
 
     @property
-    def wanted(self) -> tuple[bool, ...]:
-        """Which of the op's outputs the kernel has."""
+    def used_results(self) -> tuple[bool, ...]:
+        """For each output of the op, whether the kernel computes it."""
         return tuple(r.target is not None for r in self.results)
 
     def writes(self, outputs: Mapping[Value, str]) -> list[str]:
-        """The pointer of each output of the op, in C++; `outputs` are those of the body's."""
+        """The C++ pointer of each output of the op, given those of the body's outputs."""
         return [
             "nullptr"
             if r.target is None
@@ -119,19 +132,20 @@ class AttentionProblem:
         ]
 
     def reads(self, inputs: Mapping[Value, str]) -> list[str]:
-        """The pointer of each of OPERANDS, in C++; `inputs` are those of the body's inputs."""
+        """The C++ pointer of each of `OPERANDS`, given those of the body's inputs."""
         pointers = {**inputs, **self.pointers}
         found = [self.operands.get(role) for role in OPERANDS]
         return ["nullptr" if o is None else _pointer(o, pointers[o.source]) for o in found]
 
 
 def _pointer(operand: StridedOperand, name: str) -> str:
+    """The C++ expression for the operand's first element, whose source is the pointer `name`."""
     name = f"reinterpret_cast<const tf32*>({name})" if operand.rounded else name
     return name + (f" + {operand.offset}" if operand.offset else "")
 
 
 def find_problem(node: KernelNode) -> AttentionProblem:
-    """The attention in a fused node: f32 or f64, of row-major inputs and constants."""
+    """The attention in a fused node of f32 or f64; operands are row-major inputs and constants."""
     body = node.body
     (inner,) = (n for n in body.nodes if n.op.own_template == "attend")
     op: Any = inner.op
@@ -146,7 +160,7 @@ def find_problem(node: KernelNode) -> AttentionProblem:
 
 
 def _results(body: Graph, inner: Node) -> Iterator[AttentionResult]:
-    """Where the outputs go: out of the body, or into the sections of a concat of all of them."""
+    """The storage of the op's outputs: body outputs, or sections of a concat of all of them."""
     concat = next((n for n in body.nodes if isinstance(n.op, Concat)), None)
     if concat is None:
         assert all(v in inner.outputs for v in body.outputs), f"{body.name}: something follows"
@@ -163,7 +177,7 @@ def _results(body: Graph, inner: Node) -> Iterator[AttentionResult]:
 
 
 def shape_text(problem: AttentionProblem, **settings: int) -> list[str]:
-    """The lines of the struct `Shape`: the constants that the templates are made with."""
+    """The lines of the C++ struct `Shape`: constants that instantiate the templates."""
     op: Any = problem.node.op
     numbers = {k.upper(): n for k, n in zip(EXTENTS, problem.extents, strict=True)} | settings
     flags = {

@@ -1,4 +1,5 @@
-"""Bodies of one op that goes along one axis: rows, the axis, what is read and what is written."""
+"""Bodies whose one op runs along one axis, such as a scan or a sort: rows, axis, reads and
+writes."""
 
 from __future__ import annotations
 
@@ -21,21 +22,26 @@ JOINS = {
     "max": "ScatterMax",
     "min": "ScatterMin",
 }
-"""The functor of a scatter, in both scatter headers, by `Scatter.combine`."""
+"""The C++ functor of a scatter by `Scatter.combine`, in both scatter headers."""
 
 
 @dataclass(frozen=True)
 class AxisBody:
-    """The rows and the axis of a body: `read` computes `operand`, an element of type `dtype`,
-    `write` stores the results. The merged domain's axes other than `axis` are the rows'."""
+    """A body with one op along an axis; the other axes of the merged domain are the rows."""
 
     dtype: str
+    """The dtype of an element."""
     domain: Domain
     axis: int
+    """The domain axis that the op runs along."""
     read: RegisterProgram
+    """Computes the register `operand`, one element."""
     operand: str
+    """The register that `read` computes."""
     write: RegisterProgram
+    """Stores the results."""
     pointers: Mapping[Value, str]
+    """Pointer names of inputs and outputs."""
 
     @property
     def in_lanes(self) -> bool:
@@ -44,6 +50,7 @@ class AxisBody:
 
     @property
     def kept(self) -> tuple[int, ...]:
+        """The axes of the rows."""
         return tuple(d for d in range(self.domain.rank) if d != self.axis)
 
     @property
@@ -52,7 +59,7 @@ class AxisBody:
         return self.domain.extents[self.axis]
 
     def strips(self, registers: int) -> int:
-        """The rows, in strips of so many registers of neighbours."""
+        """The number of strips that cover the rows, each of `registers` neighbouring registers."""
         count = 1
         for axis in self.kept:
             count *= self.domain.steps(axis)
@@ -60,24 +67,25 @@ class AxisBody:
         return count // last * -(-last // registers) if last else 0
 
     @property
-    def whole(self) -> RegisterProgram:
+    def program(self) -> RegisterProgram:
+        """The statements of `read` and `write`."""
         return joined((self.read, self.write))
 
     @property
     def cost(self) -> float:
-        """Loads and stores per element, in contiguous registers, with the lanes' waste."""
-        return self.waste * sum(access_cost(a, self.domain.width) for a in self.whole.accesses)
+        """Loads and stores per element, in contiguous registers, unused lanes included."""
+        return self.waste * sum(access_cost(a, self.domain.width) for a in self.program.accesses)
 
     @property
     def waste(self) -> float:
-        """Lanes there are per lane that lives."""
+        """Lanes computed per lane used."""
         domain = self.domain
         assert domain.lane is not None
         return domain.steps(domain.lane) * domain.width / max(domain.extents[domain.lane], 1)
 
 
 def only_node(node: KernelNode, kind: type[OpT]) -> tuple[Node, OpT]:
-    """The node of the body that has a template of its own, and its op."""
+    """The one node of the body with a template of its own, and its op."""
     ((inner, op),) = ((n, n.op) for n in node.body.nodes if isinstance(n.op, kind))
     values = (*node.body.inputs, *node.body.outputs)
     assert all(v.type.layout.axis is None for v in values), f"{op.name} is row-major"
@@ -85,8 +93,8 @@ def only_node(node: KernelNode, kind: type[OpT]) -> tuple[Node, OpT]:
 
 
 def overwritten(node: KernelNode, inner: Node) -> tuple[tuple[int, int], ...]:
-    """The (input, output) pair of a scatter that may leave its old contents where they lie: an
-    input of the kernel that nothing else reads."""
+    """The (input, output) pair of a scatter that may update its input in place: an input of the
+    kernel that nothing else reads. Empty if there is none."""
     x, inputs = inner.inputs[0], node.body.inputs
     once = sum(n.inputs.count(x) for n in node.body.nodes) == 1
     return ((inputs.index(x), 0),) if x in inputs and once else ()
@@ -99,17 +107,17 @@ def lane_axes(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
 
 
 def axis_body(node: KernelNode, inner: Node, axis: int, domain: Domain) -> AxisBody:
-    """What to read and to write for `inner`, whose input has the axes of `domain`."""
+    """The reads and writes around `inner`, whose input has the axes of `domain`."""
     body, x, names = node.body, inner.inputs[0], Identifiers()
     pointers = names.pointers(body)
     walk = BodyWriter(body, domain, pointers, names)
     operand = walk.value(x, domain.identity())
-    read = walk.taken()
+    read = walk.flush()
     for output, field in zip(inner.outputs, ("value", "place"), strict=False):
         if output in body.outputs:
             result = "convert<int64_t>(state.place)" if field == "place" else "state.value"
             walk.store(output, domain.identity(), result)
-    write = walk.taken()
+    write = walk.flush()
     kinds = [d == axis for d in range(domain.rank)]
     merged, groups = merge_axes(domain, (*read.accesses, *write.accesses), kinds)
     place = next((i for i, g in enumerate(groups) if axis in g), None)

@@ -1,8 +1,8 @@
-"""Elements of a row that one loop computes and later ones read.
+"""Cache elements of a row that one loop computes and later loops read.
 
-The loops of a row compute anew what they share, as softmax's exponentials, which its sum and its
-quotients need. What is dearer than to be written down and read is computed by the first of them,
-which leaves it in memory of a row's length, the cache next to the core, or where the last loop is
+The loops over a row recompute what they share, such as softmax's exponentials, which both its sum
+and its quotients need. Where recomputing costs more than a store and a load, the first loop stores
+the values, in a row-sized cache in the nearest cache level or in memory where the last loop is
 going to store an output.
 """
 
@@ -15,16 +15,17 @@ from graphc.kernels.program.body.statement import Address, Load, Register, State
 from graphc.kernels.program.rows import CachedRow, RowLoop, Rows
 
 Cost = Callable[[Statement], float]
+"""The cost of a statement, in the caller's unit."""
 AddressOf = Callable[[Register], Address | None]
-"""Memory for all elements of a value that is to be held, if there is some."""
+"""Allocates memory for all elements of a value of the row; None if there is none left."""
 
 _DTYPES = ("f32", "f64")
 
 
-def cache_rows(rows: Rows, cost: Cost, dear: float, limit: int) -> Rows:
-    """`rows` with those values held that cost `dear` or more to compute again, as long as they
-    take at most `limit` bytes together."""
-    access, size, held = rows.place, rows.length, list[CachedRow]()
+def cache_rows(rows: Rows, cost: Cost, min_cost: float, limit: int) -> Rows:
+    """`rows` with values cached that cost `min_cost` or more to recompute, in at most `limit`
+    bytes."""
+    access, size, held = rows.cache_access, rows.cache_elements, list[CachedRow]()
     if access is None:
         return rows
 
@@ -35,15 +36,15 @@ def cache_rows(rows: Rows, cost: Cost, dear: float, limit: int) -> Rows:
         held.append(new)
         return Address(new.pointer, access)
 
-    loops = _loops_with_cache(rows, cost, dear, room)
-    return replace(rows, loops=loops, held=tuple(held))
+    loops = _loops_with_cache(rows, cost, min_cost, room)
+    return replace(rows, loops=loops, cached=tuple(held))
 
 
-def cache_rows_in_outputs(rows: Rows, cost: Cost, dear: float) -> Rows:
-    """`rows` with values held that cost `dear` or more to compute again, as far as the last loop
-    stores outputs of their dtype, in whose memory they lie until then."""
+def cache_rows_in_outputs(rows: Rows, cost: Cost, min_cost: float) -> Rows:
+    """`rows` with values that cost `min_cost` or more to recompute cached in the memory of outputs
+    of the same dtype, until the last loop stores these."""
     dtypes = {name: value.type.dtype for value, name in rows.pointers.items()}
-    elements = rows.elements.statements
+    elements = rows.loop_program.statements
     stores = [s for s in rows.loops[-1].body.statements if isinstance(s, Store)]
     free = [
         address
@@ -58,20 +59,22 @@ def cache_rows_in_outputs(rows: Rows, cost: Cost, dear: float) -> Rows:
             free.remove(place)
         return place
 
-    return replace(rows, loops=_loops_with_cache(rows, cost, dear, room))
+    return replace(rows, loops=_loops_with_cache(rows, cost, min_cost, room))
 
 
-def _loops_with_cache(rows: Rows, cost: Cost, dear: float, room: AddressOf) -> tuple[RowLoop, ...]:
-    """The loops, of which the first to make a dear value leaves it where there is `room`, and later
-    ones read it there."""
+def _loops_with_cache(
+    rows: Rows, cost: Cost, min_cost: float, allocate: AddressOf
+) -> tuple[RowLoop, ...]:
+    """The loops, where the first loop that computes an expensive value stores it to memory from
+    `allocate`, and later loops load it."""
     numbers, held = _numbers(rows), dict[int, Address]()
     made: dict[int, tuple[int, Register]] = {}
     loops: list[RowLoop] = []
     for k, loop in enumerate(rows.loops):
         reads: dict[str, Address] = {}
-        for register in _recomputed(loop, lambda name: numbers[name] in made, cost, dear):
+        for register in _recomputed(loop, lambda name: numbers[name] in made, cost, min_cost):
             number = numbers[register.name]
-            if number not in held and (place := room(register)):
+            if number not in held and (place := allocate(register)):
                 held[number] = place
             if number in held:
                 reads[register.name] = held[number]
@@ -86,7 +89,7 @@ def _loops_with_cache(rows: Rows, cost: Cost, dear: float, room: AddressOf) -> t
 
 
 def _numbers(rows: Rows) -> dict[str, int]:
-    """A number for each register of the loops' bodies, one for those that hold the same value."""
+    """A number for each register of the loops' bodies, equal for registers of equal value."""
     found: dict[str, int] = {}
     known: dict[object, int] = {}
     for s in (s for loop in rows.loops for s in loop.body.statements):
@@ -98,16 +101,17 @@ def _numbers(rows: Rows) -> dict[str, int]:
 
 
 def _roots(loop: RowLoop) -> list[str]:
-    """The registers that the loop computes everything for: what it adds up and stores."""
+    """The registers that a loop ultimately needs: those it reduces and stores."""
     stores = (s.operands for s in loop.body.statements if not s.results)
     added = [*(s.operand for s in loop.sums), *(c.operand for c in loop.columns)]
     return [*added, *(name for names in stores for name in names)]
 
 
 def _recomputed(
-    loop: RowLoop, made: Callable[[str], bool], cost: Cost, dear: float
+    loop: RowLoop, made: Callable[[str], bool], cost: Cost, min_cost: float
 ) -> Iterator[Register]:
-    """The largest values of the loop's body that an earlier loop has made and that are dear."""
+    """The largest values of the loop's body that an earlier loop has computed and that are
+    expensive."""
     body = loop.body.statements
     makers = {s.results[0].name: s for s in body if len(s.results) == 1}
     waiting, seen = _roots(loop), set[str]()
@@ -119,14 +123,14 @@ def _recomputed(
         (register,) = makers[name].results
         taken = _dependencies(body, [name])
         repeated = sum(cost(s) for s in body if any(r.name in taken for r in s.results))
-        if made(name) and register.dtype in _DTYPES and repeated >= dear:
+        if made(name) and register.dtype in _DTYPES and repeated >= min_cost:
             yield register
         else:
             waiting += makers[name].operands
 
 
 def _dependencies(body: Sequence[Statement], roots: Iterable[str]) -> set[str]:
-    """The registers that `roots` are made of, themselves included."""
+    """The registers that `roots` depend on, themselves included."""
     found = set(roots)
     for s in reversed(body):
         if any(r.name in found for r in s.results):
@@ -135,8 +139,7 @@ def _dependencies(body: Sequence[Statement], roots: Iterable[str]) -> set[str]:
 
 
 def _loading_cached(loop: RowLoop, reads: Mapping[str, Address]) -> RowLoop:
-    """The loop with some registers read from where they are held, and what they were made of gone
-    as far as nothing else needs it."""
+    """The loop with some registers loaded from the cache, without statements that become unused."""
     body = [
         Load(s.results, (reads[s.results[0].name],))
         if s.results and s.results[0].name in reads
@@ -149,7 +152,7 @@ def _loading_cached(loop: RowLoop, reads: Mapping[str, Address]) -> RowLoop:
 
 
 def _storing_cached(loop: RowLoop, register: Register, place: Address) -> RowLoop:
-    """The loop that writes a register to where it is held as soon as it is made."""
+    """The loop that stores a register to the cache as soon as it is computed."""
     body: list[Statement] = []
     for s in loop.body.statements:
         body.append(s)

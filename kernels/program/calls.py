@@ -1,4 +1,4 @@
-"""Descriptions of calls of libraries: matrix products and convolutions."""
+"""Descriptions of library calls: matrix products and convolutions."""
 
 from __future__ import annotations
 
@@ -8,25 +8,28 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CallMatrix:
-    """Matrices among a kernel's arguments, at place `argument`: elements from one row, column and
-    batch to the next. One of the first two is 1."""
+    """A batch of matrices among a kernel's arguments. One of `row` and `column` is 1."""
 
     argument: int
+    """The argument's number."""
     row: int
+    """Elements from one row to the next."""
     column: int
+    """Elements from one column to the next."""
     batch: int
+    """Elements from one matrix to the next."""
     dtype: str
 
     @property
     def leading(self) -> int:
-        """Elements between neighbouring rows, or columns where those lie apart."""
+        """The leading dimension: elements between neighbouring rows, or columns if these are
+        further apart."""
         return max(self.row, self.column)
 
 
 @dataclass(frozen=True)
 class Product:
-    """d = a b for each of `batches`, a of [m, k], b of [k, n], whose sums are float32; to each row
-    of d the `bias`, an argument of n float32, is added, and `relu` is taken of that."""
+    """d = a b for each of `batches`, a of [m, k], b of [k, n], accumulated in float32."""
 
     batches: int
     m: int
@@ -36,10 +39,12 @@ class Product:
     b: CallMatrix
     d: CallMatrix
     bias: int | None = None
+    """The argument with n float32 values that are added to each row of d; None if there is none."""
     relu: bool = False
+    """Whether relu is applied to the result."""
 
     def text(self, names: Sequence[str]) -> str:
-        """As a formula, of these names of arguments."""
+        """The call as a formula over the arguments' `names`."""
 
         def matrix(x: CallMatrix, rows: int, columns: int) -> str:
             turned = f"^T of [{columns}, {rows}]" if x.column != 1 else f"[{rows}, {columns}]"
@@ -55,23 +60,25 @@ class Product:
 
 @dataclass(frozen=True)
 class CallTensor:
-    """An array at place `argument` of a kernel's arguments, its strides in elements; or one that is
-    nowhere in memory, and passes from step to step alone."""
+    """An array among a kernel's arguments, or an intermediate tensor of the call."""
 
     argument: int | None
+    """The argument's number; None for a tensor that is not in memory."""
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+    """Elements between neighbouring indices along each axis."""
     dtype: str
 
     def text(self, names: Sequence[str]) -> str:
-        """With its name, if it has one of these."""
+        """The tensor's argument name and type."""
         name = "" if self.argument is None else f"{names[self.argument]} "
         return f"{name}{self.dtype}{list(self.shape)} (strides {list(self.strides)})"
 
 
 @dataclass(frozen=True)
 class PointwiseStep:
-    """Tensor number `output` is `op` of those of the numbers `inputs`, which broadcast."""
+    """A step of a call's epilogue: tensor `output` is `op` of the tensors `inputs`, which
+    broadcast."""
 
     op: str
     inputs: tuple[int, ...]
@@ -80,21 +87,26 @@ class PointwiseStep:
 
 @dataclass(frozen=True)
 class Convolution:
-    """Of the `tensors` the third is the convolution, or gradient of one (`op`, as graphc names it),
-    of the first two, whose sums are float32; the others are what the `epilogue` reads and makes,
-    step by step. With `tf32` its operands are multiplied as numbers of that."""
+    """A convolution, or a gradient of one, accumulated in float32, with an epilogue.
+
+    The first two of `tensors` are its operands, the third its result; the others belong to the
+    epilogue.
+    """
 
     op: str
+    """The op's name in graphc."""
     stride: tuple[int, int]
     padding: tuple[int, int]
     dilation: tuple[int, int]
     groups: int
     tensors: tuple[CallTensor, ...]
     epilogue: tuple[PointwiseStep, ...] = ()
+    """Pointwise steps on the result, in order."""
     tf32: bool = False
+    """Whether operands are rounded to tf32."""
 
     def text(self, names: Sequence[str]) -> str:
-        """As steps, of these names of arguments."""
+        """The call as steps over the arguments' `names`."""
         a, b, y = (tensor.text(names) for tensor in self.tensors[:3])
         settings = f"stride {self.stride}, padding {self.padding}, dilation {self.dilation}"
         tf32 = ", operands of tf32" if self.tf32 else ""

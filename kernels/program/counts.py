@@ -1,7 +1,7 @@
-"""Limits of what generated kernels count with 32 bits, and the error beyond them.
+"""Limits of the 32-bit counters in generated kernels, and the error beyond them.
 
-Offsets of elements have 64 bits where an array is large; rows, columns, terms of a sum and places
-along an axis do not, because 64-bit indices cost registers and time in every kernel.
+Element offsets have 64 bits where an array is large. Rows, columns, terms of a sum and indices
+along an axis have 32: wider indices would cost registers and time in every kernel.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from graphc.kernels.program.kernel import GridLaunch
 from graphc.ops.fused import KernelNode
 
 MOST = 2**31 - 2**16
-"""What is counted by an int: a tile that reaches beyond the last has room as well."""
+"""The largest count that an int holds, with room for a tile that reaches beyond the last
+element."""
 GRID = (2**31 - 1, 65535, 65535)
-"""Blocks of a launch along each axis."""
+"""The largest CUDA grid along each axis."""
 
 
 def check_counts(node: KernelNode, **counts: int) -> None:
-    """CompileError if the kernel of `node` would count more than `MOST` of one of `counts`."""
+    """Raise CompileError if the kernel of `node` would count more than `MOST` of one of
+    `counts`."""
     for name, count in counts.items():
         if count > MOST:
             what = name.replace("_", " ")
@@ -27,7 +29,7 @@ def check_counts(node: KernelNode, **counts: int) -> None:
 
 
 def check_grids(node: KernelNode, launches: Sequence[GridLaunch]) -> None:
-    """CompileError if a launch of the kernel of `node` has more blocks than CUDA starts."""
+    """Raise CompileError if a launch of the kernel of `node` has a larger grid than CUDA allows."""
     for launch in launches:
         for blocks, most in zip(launch.grid, GRID, strict=True):
             if blocks > most:

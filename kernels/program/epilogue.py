@@ -20,24 +20,25 @@ from graphc.ops.pooling import MaxPool2d
 
 @dataclass(frozen=True)
 class Epilogue:
-    """`program` computes and stores the body's outputs at each index of `domain`."""
+    """The program that computes and stores the body's outputs at each index of `domain`."""
 
     program: RegisterProgram
     domain: Domain
     pointers: Pointers
+    """Pointer names of the body's inputs and outputs."""
     inplace: tuple[tuple[int, int], ...]
-    wanted: tuple[str, ...] = ()
-    """The registers of values that are not stored."""
+    """(input, output) pairs that may share memory."""
+    live_out: tuple[str, ...] = ()
+    """Registers of values that a caller reads after the program, without a store."""
 
     @property
     def used(self) -> dict[str, Value]:
-        """The pointers that the program mentions, in the order of the kernel's arguments."""
+        """The pointers that the program uses, in the order of the kernel's arguments."""
         mentioned = self.program.pointers
         return {name: value for value, name in self.pointers.items() if name in mentioned}
 
     def merged(self, kinds: Sequence[object] = ()) -> tuple[Epilogue, tuple[tuple[int, ...], ...]]:
-        """This epilogue over as few axes as visit the same elements in the same order, and what
-        axes each of them stands for."""
+        """The epilogue over merged axes, and the old axes that each new axis replaces."""
         domain, groups = merge_axes(self.domain, self.program.accesses, kinds)
         return replace(self, program=self.program.merged(groups), domain=domain), groups
 
@@ -48,16 +49,18 @@ def epilogue_of(
     domain: Domain,
     places: tuple[AffineIndex, ...],
     parts: int = 0,
-    wanted: Sequence[Value] = (),
+    live_out: Sequence[Value] = (),
     pointers: Pointers | None = None,
     names: Identifiers | None = None,
 ) -> Epilogue:
-    """The epilogue on a register of sums named `sum`, at `places` of the contraction's output. Of a
-    body that pools, on the registers `sum[0]`, `sum[1]`, ... of a window, over the pooled pixels;
-    of one that reads sections, on a register for each, at the index within a section. With `parts`
-    the sums are those of so many partial ones, which lie in the workspace in the output's order.
-    Values of the output's shape may be `wanted` in registers besides; `pointers` are those of a
-    kernel that does more, whose other `names` are taken."""
+    """The epilogue on a register `sum` at `places` of the contraction's output.
+
+    If the body pools, it runs over the pooled pixels, on the registers `sum[0]`, `sum[1]`, ... of a
+    window; if it reads sections of the output, on a register for each section. With `parts` it adds
+    that many partial sums from the workspace, which lie in the output's order. `live_out` are
+    values of the output's shape that stay in registers. `pointers` and `names` belong to an
+    enclosing kernel.
+    """
     names = names or Identifiers()
     pointers = pointers or names.pointers(body)
     walk = BodyWriter(body, domain, pointers, names)
@@ -74,11 +77,11 @@ def epilogue_of(
                 memory = Address("workspace", linear_index(type.shape, here, domain))
                 settings, result = (parts, type.size), ("sum", type.dtype)
                 (register,) = walk.call([result], "add_parts", settings, memory)
-            walk.give(output, here, register)
+            walk.bind(output, here, register)
     stored = [(v, p) for v in body.outputs for p in pieces(body, v, places, shape, sections)]
     walk.store_all(stored)
-    registers = tuple(walk.value(v, places) for v in wanted)
-    program = walk.taken()
+    registers = tuple(walk.value(v, places) for v in live_out)
+    program = walk.flush()
     # Operands are read by many tiles: they are never overwritten.
     operands = [body.inputs[read.input] for read in (nest.a, nest.b)]
     inplace = inplace_pairs(body, [program], pointers, operands)
@@ -93,20 +96,21 @@ def pooling(body: Graph) -> Node | None:
 def _give_largest(
     walk: BodyWriter, pool: Node, sums: Value, places: tuple[AffineIndex, ...]
 ) -> None:
-    """Compute what `pool` makes of the window whose sums are in `sum[0]`, `sum[1]`, ..."""
+    """Compute the outputs of `pool` from the window's sums in `sum[0]`, `sum[1]`, ..."""
     assert isinstance(pool.op, MaxPool2d)
     n, k, p, q = places
     largest = []
     rows, columns = pool.op.kernel_size
     for number, (r, s) in enumerate(itertools.product(range(rows), range(columns))):
         here = (n, k, _scaled(p, rows, r), _scaled(q, columns, s))
-        walk.give(sums, here, f"sum[{number}]")
+        walk.bind(sums, here, f"sum[{number}]")
         largest.append(walk.value(pool.inputs[0], here))
     results = [(v.name, v.type.dtype) for v in pool.outputs]
     registers = walk.compute_all(results, NamedFunction("largest"), *largest)
     for value, register in zip(pool.outputs, registers, strict=True):
-        walk.give(value, places, register)
+        walk.bind(value, places, register)
 
 
 def _scaled(place: AffineIndex, factor: int, offset: int) -> AffineIndex:
+    """The index `factor * place + offset`."""
     return AffineIndex(tuple(factor * c for c in place.coefficients), offset)

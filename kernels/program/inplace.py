@@ -9,11 +9,11 @@ from graphc.ir import Graph, Value
 from graphc.kernels.program.body.statement import Load, RegisterProgram, Statement, Store
 
 MOST, NEAR = 4096, 64
-"""Pairs up to which all are looked at; of a larger kernel only those of an output and what it is
-made of, as far as so many values behind it tell."""
+"""`MOST` is the number of (input, output) pairs up to which all are checked. A larger kernel checks
+only each output with the `NEAR` nearest inputs that it depends on."""
 
 _Places = dict[int, list[tuple[int, Statement]]]
-"""The statements that read, or that write, a value, by the program, with their places in it."""
+"""The reads or writes of a value by program number: (position, statement)."""
 
 
 def inplace_pairs(
@@ -22,9 +22,12 @@ def inplace_pairs(
     pointers: Mapping[Value, str],
     operands: Collection[Value] = (),
 ) -> tuple[tuple[int, int], ...]:
-    """The numbers of (input, output) pairs where each element is read only to make the same element
-    of the output, by the same program, in statements that come before its store. `operands` are
-    read by others too; a later program may read the output again."""
+    """The (input, output) pairs where each element of the input is read only to compute the same
+    element of the output, by the same program, before its store.
+
+    `operands` are also read elsewhere, so they never qualify. A later program may read the output
+    again.
+    """
     read: dict[str, _Places] = {}
     written: dict[str, _Places] = {}
     for number, program in enumerate(programs):
@@ -58,7 +61,7 @@ def inplace_pairs(
 
 
 def _made_of(body: Graph, output: Value) -> list[Value]:
-    """What is read on the way to `output`, nearest first."""
+    """The inputs that `output` depends on, nearest first."""
     found = {output: None}
     waiting = deque(found)
     while waiting and len(found) < NEAR:
@@ -71,6 +74,7 @@ def _made_of(body: Graph, output: Value) -> list[Value]:
 
 
 def _inplace(reads: _Places, stores: _Places) -> bool:
+    """Whether the reads of an input all precede the stores of an output to the same elements."""
     for number, loads in reads.items():
         own = stores.get(number, [])
         written = {s.accesses for _, s in own}

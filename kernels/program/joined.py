@@ -1,6 +1,6 @@
 """Joined launches as data: parts, loops of parts, and rows that blocks keep in shared memory.
 
-The planner makes them; `kernels/cuda/joined/` prints them.
+The planner creates them; `kernels/cuda/joined/` prints them.
 """
 
 from __future__ import annotations
@@ -11,26 +11,27 @@ from enum import Enum
 from graphc.kernels.program.kernel import Kernel
 
 THREADS = 256
-"""Of a block of a joined launch, and of most other kernels."""
+"""Threads of a block of a joined launch and of most other kernels."""
 RESIDENT = 2
-"""Blocks of `THREADS` that a multiprocessor holds at least, where kernels say so: left to itself,
-ptxas aims at so many that it spills a few bytes."""
+"""The least number of blocks of `THREADS` per multiprocessor that kernels ask the compiler for.
+Left to itself, ptxas aims for more and spills a few bytes."""
 MOST_ARGUMENTS = 500
-"""Of a joined launch: CUDA's programming guide has 4 KB for a kernel's."""
+"""The most arguments of a joined launch: CUDA allows 4 KB of kernel parameters."""
 COPIED_AT_ONCE = 16
-"""Bytes that a thread copies at once, where both addresses are a multiple of as many."""
+"""Bytes that a thread copies at once where both addresses are aligned to it."""
 MOST_BYTES = 24 * 1024
-"""Of shared memory, that a block has for its rows; the other half is for its parts."""
+"""Bytes of shared memory for the staged rows of a block; its parts use the other half."""
 MOST_MOVED = 2
-"""Sixteens that a thread moves in an iteration, for each of which it holds five registers."""
+"""Vectors of 16 bytes that a thread moves per iteration; each takes five registers."""
 MOST_WHOLE = 1024
-"""Bytes of an argument that each block has whole, as of biases."""
-SIXTEEN = 16
-"""Bytes that a thread moves at once."""
+"""The largest argument, in bytes, that each block replicates in shared memory, such as a bias."""
+VECTOR_BYTES = 16
+"""Bytes that a thread moves at once between memory and shared memory."""
 
 
 class StagingTime(Enum):
-    """When a line moves between memory and shared memory."""
+    """When a line moves between memory and shared memory: an iteration ahead or behind, before the
+    loop or after it."""
 
     AHEAD = "ahead"
     BEHIND = "behind"
@@ -40,87 +41,100 @@ class StagingTime(Enum):
 
 @dataclass(frozen=True)
 class StagedLine:
-    """The share of a block, of so many bytes, in what begins at an argument in the first iteration,
-    `step` bytes further in each; its first slot begins at `slot`. All blocks have a `whole` one."""
+    """A block's share of an argument, double-buffered in shared memory."""
 
     moves: StagingTime
+    """When it is loaded or stored."""
     argument: int
+    """The number of the argument that it begins at in the first iteration."""
     step: int
+    """Bytes from one iteration to the next."""
     nbytes: int
+    """Bytes of the share."""
     slot: int
-    whole: bool = False
+    """Byte offset of its first slot in shared memory."""
+    replicated: bool = False
+    """Whether every block holds the whole argument."""
 
 
 @dataclass(frozen=True)
 class StagedPlace:
-    """Where a part finds its block's share of an argument: in a slot of a line, that of the same
-    iteration or, if it is `late`, the one that the iteration before filled; or where the `whole` of
-    an argument came before the loop."""
+    """Where a part finds its block's share of an argument in shared memory."""
 
     slot: int
+    """Byte offset of the line's first slot."""
     nbytes: int
-    late: bool = False
-    whole: bool = False
+    previous: bool = False
+    """Whether the previous iteration filled the slot; else the same iteration did."""
+    replicated: bool = False
+    """Whether the argument was loaded whole before the loop."""
 
 
 @dataclass(frozen=True)
 class StagedRows:
-    """The lines of a loop that each of so many `blocks` plays for itself; `places` are those of the
-    arguments of each part, None where it is not a line."""
+    """The staged lines of a loop whose blocks each run on rows of their own."""
 
     blocks: int
+    """Blocks that run the loop."""
     lines: tuple[StagedLine, ...]
     places: tuple[tuple[StagedPlace | None, ...], ...]
+    """For each part, the place of each argument; None for arguments in memory."""
 
     @property
     def nbytes(self) -> int:
-        """Of shared memory."""
+        """Bytes of shared memory."""
         places = (place for part in self.places for place in part if place)
         return max((place.slot + 2 * place.nbytes for place in places), default=0)
 
     @property
     def fits(self) -> bool:
-        moved = self.sixteens(StagingTime.AHEAD) + self.sixteens(StagingTime.BEHIND)
+        """Whether shared memory and the threads' registers suffice."""
+        moved = self.vector_count(StagingTime.AHEAD) + self.vector_count(StagingTime.BEHIND)
         return 0 < self.nbytes <= MOST_BYTES and moved <= MOST_MOVED * THREADS
 
-    def sixteens(self, moves: StagingTime) -> int:
-        """How many times 16 bytes of a block move so."""
-        return sum(line.nbytes for line in self.lines if line.moves is moves) // SIXTEEN
+    def vector_count(self, moves: StagingTime) -> int:
+        """The number of 16-byte vectors that a block moves at that time."""
+        return sum(line.nbytes for line in self.lines if line.moves is moves) // VECTOR_BYTES
 
 
 @dataclass(frozen=True)
 class ArgumentAddress:
-    """Where a value begins: `offset` bytes behind an argument, and how far it moves in the loops
-    around, the outermost first: in iteration t by (t mod period) * stride bytes, as (stride,
-    period, count)."""
+    """The address of a value: `offset` bytes after an argument of the joined launch, plus its
+    movement with the enclosing loops."""
 
     argument: int
     moves: tuple[tuple[int, int, int], ...] = ()
+    """For each enclosing loop, the outermost first, (stride, period, count): in iteration t the
+    address moves by (t mod period) * stride bytes."""
     offset: int = 0
 
 
 @dataclass(frozen=True)
 class JoinedPart:
-    """A launch of `kernel`, or, without one, a copy of so many bytes from the first to the second
-    of `places`. `plays` are the first iteration of the innermost loop in which it plays, and how
-    many of them it does; () if it does in all. A part whose blocks own rows (`own`) begins at
-    block 0 of the launch, as all of those do."""
+    """A launch of `kernel` within a joined launch, or a copy if it is None."""
 
     kernel: Kernel | None
     launch: int
-    places: tuple[ArgumentAddress, ...]
+    """The number of the launch among the kernel's."""
+    addresses: tuple[ArgumentAddress, ...]
+    """The kernel's arguments; of a copy, source and target."""
     waits: bool
+    """Whether all blocks wait for each other before the part."""
     nbytes: int = 0
+    """Bytes of a copy."""
     aligned: bool = True
-    plays: tuple[int, ...] = ()
-    own: bool = False
+    """Whether a copy moves whole aligned vectors."""
+    iterations: tuple[int, ...] = ()
+    """(first, count) of the innermost loop's iterations in which the part runs; () for all."""
+    owns_rows: bool = False
+    """Whether its blocks own rows. Such parts all begin at block 0 of the joined launch."""
 
     @property
     def grid(self) -> tuple[int, int]:
         """Blocks along x and y."""
         if self.kernel is None:
             return -(-self.nbytes // (THREADS * (COPIED_AT_ONCE if self.aligned else 1))), 1
-        x, y, _ = self.kernel.joined[self.launch].grid
+        x, y, _ = self.kernel.joined_launches[self.launch].grid
         return x, y
 
     @property
@@ -130,22 +144,25 @@ class JoinedPart:
 
 @dataclass(frozen=True)
 class JoinedLoop:
-    """`parts`, `count` times, before which all blocks wait for each other if it `waits`. What the
-    part `holds` would read again (`Kernel.held`) blocks read before; what is `near` they have in
-    shared memory."""
+    """A loop over `parts` that runs `count` times."""
 
     count: int
     parts: tuple[JoinedPart | JoinedLoop, ...]
     waits: bool = False
-    holds: JoinedPart | None = None
-    near: StagedRows | None = None
+    """Whether all blocks wait for each other before the loop."""
+    resident_part: JoinedPart | None = None
+    """The part whose operand (`Kernel.resident_bytes`) blocks load once, before the loop."""
+    staged_rows: StagedRows | None = None
+    """The rows that blocks keep in shared memory; None if there are none."""
 
 
 JoinedStep = JoinedPart | JoinedLoop
+"""A step of a joined launch."""
 
 
 def joinable(kernel: Kernel) -> bool:
-    """Whether the launches of a kernel can be parts of one."""
-    return kernel.parts is not None and all(
-        not x.shared_bytes and x.grid[2] == 1 and x.block[0] <= THREADS for x in kernel.joined
+    """Whether all launches of a kernel can be parts of a joined launch."""
+    return kernel.device_functions is not None and all(
+        not x.shared_bytes and x.grid[2] == 1 and x.block[0] <= THREADS
+        for x in kernel.joined_launches
     )

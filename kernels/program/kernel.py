@@ -15,13 +15,13 @@ from graphc.ops.scatter import Scatter
 
 _COMMENT = re.compile(r"//[^\n]*\n?")
 _OWN = re.compile(r"\b[A-Za-z]\w*_(?:data)?\b")
-"""What the printers call registers (`relu_1_`) and pointers (`relu_1_data`): no name that a kernel
-has from elsewhere looks like that."""
+"""Names that printers give registers (`relu_1_`) and pointers (`relu_1_data`); no other name in a
+kernel looks like that."""
 
 
 def moved_bytes(node: Node) -> int:
-    """Bytes of the inputs and outputs, once each; of a table, of what is taken from it, or put into
-    it in place."""
+    """Bytes of the node's inputs and outputs, each counted once. Of a table only the rows that are
+    gathered or scattered in place count."""
     if not isinstance(node, KernelNode):
         return sum(v.type.nbytes for v in (*node.inputs, *node.outputs))
     body, tables = node.body, dict[Value, int]()
@@ -41,86 +41,100 @@ def moved_bytes(node: Node) -> int:
 class Kernel:
     """One generated kernel for one target.
 
-    The arguments are the storage of the node's inputs, then of its outputs, then the workspace if
-    `workspace` > 0, in order. On the CPU the symbol is
-    `extern "C" void NAME(void* const* arguments, int phase, int chunk)`; phase p is cut into
-    `phases[p]` chunks that may run in any order and at once; phase p + 1 begins when p has ended.
-    The number of chunks is fixed by the node, never by the number of threads.
+    Its arguments are the storage of the node's inputs, then of its outputs, then the workspace if
+    `workspace` > 0.
 
-    On CUDA `launches` names the symbols, `extern "C" __global__ void SYMBOL(arguments...)`, in
-    the order in which they run, one after another; each takes all arguments.
+    On the CPU the symbol is `extern "C" void NAME(void* const* arguments, int phase, int chunk)`.
+    Phase p is cut into `phases[p]` chunks that may run in any order and concurrently; phase p + 1
+    begins when phase p has ended. The number of chunks depends on the node, never on the number of
+    threads.
+
+    On CUDA `launches` run one after another. Their symbols are `extern "C" __global__ void
+    SYMBOL(arguments...)`, and each takes all arguments.
     """
 
     name: str
+    """The name in plans, profiles and messages."""
     template: str
+    """The template that it instantiates, such as `contract`."""
     source: str
+    """The C++ or CUDA text."""
     phases: tuple[int, ...] = (1,)
+    """On the CPU: the number of chunks of each phase."""
     workspace: int = 0
-    """Bytes of scratch, written and read by this kernel alone."""
+    """Bytes of scratch memory that only this kernel uses; 0 for none."""
     flops: int = 0
+    """Floating-point operations of one run."""
     bytes: int = 0
     """Bytes read and written, by `moved_bytes`."""
     inplace: tuple[tuple[int, int], ...] = ()
-    """(input, output) pairs that may be the same memory: each element of the output is written
-    by the chunk that read that element of the input, after reading it, and no other chunk or
-    element reads it."""
+    """(input, output) pairs that may share memory: each element of the output is written by the
+    chunk that read the same element of the input, after reading it, and nothing else reads that
+    element."""
     offsets: tuple[int, ...] = ()
-    """The first byte of each input that the functions are given; () is that of all."""
+    """Byte offset into each input that the functions expect in their arguments; () means 0 for
+    all."""
     launches: tuple[GridLaunch, ...] = ()
-    parts: DeviceFunctions | None = None
-    """On CUDA: what a launch that has this kernel's as parts prints of it, if there can be one."""
+    """The CUDA launches, in order."""
+    device_functions: DeviceFunctions | None = None
+    """On CUDA: the launches as device functions for a joined launch; None if it cannot be part of
+    one."""
     gaps: tuple[tuple[int, ...], ...] = ()
-    """On CUDA, for each output: (period, live) if of every `period` bytes it writes the first
-    `live` alone, as the others are padding; () if it writes all. Empty if it does so for all."""
+    """On CUDA, for each output: (period, live) if it writes only the first `live` of every `period`
+    bytes, as the rest is padding; () if it writes all. Empty if no output has padding."""
     note: str = ""
-    """What the plan's notes say of how it computes."""
+    """How it computes, for the plan's notes."""
     choice: str = ""
-    """The tile that was chosen, and why."""
+    """The chosen tile and the reason."""
     call: Call | None = None
-    """On CUDA: what a library is asked for, in place of launches."""
+    """On CUDA: the library call that replaces the launches; None for a generated kernel."""
     rank: int = 0
-    """The place of the library's algorithm in what its heuristic proposes."""
-    held: int = 0
-    """On CUDA: bytes of an input that the blocks of a launch of which this is a part may read once,
-    before a loop, and hold on to: by the function of its launch's symbol and `_hold`."""
+    """The algorithm's rank in what the library's heuristic proposes."""
+    resident_bytes: int = 0
+    """On CUDA: bytes of an operand that a block can load once before a loop and keep in registers
+    over its iterations; 0 if it reloads the operand. The function SYMBOL_hold loads them."""
     double_buffered: bool = False
-    """On CUDA: in a loop its workspace lies in two places that take turns, so that blocks that are
-    an iteration ahead of others do not write what those still read."""
-    draws: bool = False
-    """On CUDA: whether blocks draw tickets, by counters of the file. So no two launches of it may
-    be at once, and kernels of one text share no loaded file."""
-    order: str = ""
-    """On CUDA, of a contraction: by what and in which order it adds the terms of a sum. Kernels of
-    one order make the same bits of the same terms. Empty where nothing is promised."""
+    """On CUDA: whether the workspace alternates between two buffers from one iteration of a loop to
+    the next. Blocks may run an iteration ahead of others, which still read the previous partial
+    sums."""
+    draws_tickets: bool = False
+    """On CUDA: whether blocks draw tickets from counters in the kernel's module. Two launches of
+    the kernel must not overlap, and kernels of equal text do not share a module."""
+    summation_order: str = ""
+    """On CUDA, for a contraction: the instructions and the order that sum its terms. Kernels of
+    equal order give the same bits. Empty if nothing is promised."""
 
     @property
-    def joined(self) -> tuple[GridLaunch, ...]:
-        """On CUDA: the launches that are parts of a joined launch, if this kernel's can be."""
-        return (self.parts and self.parts.launches) or self.launches
+    def joined_launches(self) -> tuple[GridLaunch, ...]:
+        """On CUDA: the launches that serve as parts of a joined launch."""
+        return (self.device_functions and self.device_functions.launches) or self.launches
 
     @property
-    def fills(self) -> bool:
-        """On CUDA: whether blocks that hold what they read fill a multiprocessor each."""
-        return self.held > 0 and any(launch.patches for launch in self.launches)
+    def fills_multiprocessor(self) -> bool:
+        """On CUDA: whether one block with a resident operand fills a multiprocessor."""
+        return self.resident_bytes > 0 and any(launch.patches for launch in self.launches)
 
     def at_offsets(self, offsets: tuple[int, ...]) -> Kernel:
-        """The kernel whose inputs begin so many bytes behind those of its node."""
+        """The kernel with inputs that begin `offsets` bytes after those of its node."""
         pairs = tuple((i, o) for i, o in self.inplace if not any(offsets[i : i + 1]))
         moved = {i for i, offset in enumerate(offsets) if offset}
         launches = tuple(x.without(moved) for x in self.launches)
-        parts = self.parts and replace(
-            self.parts, launches=tuple(x.without(moved) for x in self.parts.launches)
+        parts = self.device_functions and replace(
+            self.device_functions,
+            launches=tuple(x.without(moved) for x in self.device_functions.launches),
         )
-        return replace(self, offsets=offsets, inplace=pairs, launches=launches, parts=parts)
+        return replace(
+            self, offsets=offsets, inplace=pairs, launches=launches, device_functions=parts
+        )
 
     def offset(self, argument: int) -> int:
-        """The first byte of an argument that the function is given."""
+        """The byte offset into an argument that the functions expect."""
         return self.offsets[argument] if argument < len(self.offsets) else 0
 
     @functools.cached_property
     def canonical(self) -> str:
-        """The text without comments and with numbers for its own names: those of the kernel, its
-        registers and its pointers. Kernels of one canonical text do the same."""
+        """The text without comments, with its own names (kernel, registers, pointers) replaced by
+        numbers. Kernels of equal canonical text do the same."""
         if self.call is not None:
             return repr((self.call, self.choice))
         text = re.sub(rf"\bvoid {self.name}\(", "void kernel(", _COMMENT.sub("", self.source))
@@ -128,17 +142,18 @@ class Kernel:
         return _canonical(text, self.launches)
 
     @functools.cached_property
-    def canonical_parts(self) -> str:
-        """The same of its parts, with all else that a joined launch prints of them."""
-        assert self.parts is not None, f"{self.name} may be part of a launch"
-        text = _canonical(_COMMENT.sub("", self.parts.text), self.joined)
-        unnamed = [replace(launch, symbol="") for launch in self.joined]
-        return repr((text, self.parts.headers, unnamed, self.held))
+    def canonical_device_functions(self) -> str:
+        """The canonical text of its device functions, with all else that a joined launch prints of
+        them."""
+        assert self.device_functions is not None, f"{self.name} may be part of a launch"
+        text = _canonical(_COMMENT.sub("", self.device_functions.text), self.joined_launches)
+        unnamed = [replace(launch, symbol="") for launch in self.joined_launches]
+        return repr((text, self.device_functions.headers, unnamed, self.resident_bytes))
 
 
 def _canonical(text: str, launches: Sequence[GridLaunch]) -> str:
-    """`text` with numbers for the symbols of launches, registers and pointers, on one line: where
-    lines are wrapped depends on names."""
+    """`text` on one line with numbers for the symbols of launches, registers and pointers. Line
+    breaks depend on the lengths of names, so they are dropped."""
     for number, launch in enumerate(launches):
         text = re.sub(rf"\b{launch.symbol}(_hold)?\(", rf"kernel{number}\1(", text)
     text = " ".join(text.split()).replace("( ", "(")
@@ -148,50 +163,64 @@ def _canonical(text: str, launches: Sequence[GridLaunch]) -> str:
 
 @dataclass(frozen=True)
 class DeviceFunctions:
-    """The text of a kernel as parts of a launch: headers, and what lies in the kernel's namespace.
-    There each launch is a device function of its symbol, whose first parameter is the block that it
-    does the work of; then come the kernel's arguments. The type of the last launch's blocks, and of
-    those of all that reduce, is `Block`, which is not defined there. Of each launch a
-    multiprocessor shall hold so many blocks at least (`resident`; 0: any number). Where the kernel
-    draws tickets, `launches` that draw none and leave the same bits are in the place of its own."""
+    """A kernel's launches as device functions, to be called as parts of a joined launch.
+
+    The function of a launch is named after its symbol. Its first parameter is the block whose work
+    it does, then come the kernel's arguments. `Block`, the type of the blocks of the last launch
+    and of all that reduce, is defined by the joined launch.
+    """
 
     headers: tuple[str, ...]
+    """Headers to include."""
     text: str
+    """The contents of the kernel's namespace."""
     resident: tuple[int, ...] = ()
+    """For each launch, the least number of blocks that a multiprocessor must hold; 0 for any."""
     launches: tuple[GridLaunch, ...] = ()
+    """For a kernel that draws tickets: launches without tickets that give the same bits. Empty if
+    the kernel's own launches are used."""
 
 
 @dataclass(frozen=True)
 class TensorMap:
-    """A matrix in a kernel's argument of this number, as TMA copies panels of it: `lines` of
-    `length` elements of `dtype`, of two bytes, that lie side by side from byte `offset` on, each
-    `pitch` bytes behind the one before."""
+    """A matrix in a kernel argument, as TMA copies panels of it."""
 
     argument: int
+    """The argument's number."""
     dtype: str
+    """The dtype of an element, of two bytes."""
     offset: int
+    """Bytes before the first element."""
     length: int
+    """Elements of a line."""
     lines: int
+    """Number of lines."""
     pitch: int
+    """Bytes from one line to the next."""
 
 
 @dataclass(frozen=True)
 class GridLaunch:
-    """A CUDA launch: the symbol, blocks and threads per axis, dynamic shared memory in bytes. Of
-    the arguments that are `owned`, by number, block i touches the i-th of equal parts alone, as
-    many as there are blocks; or, if there are `patches`, of as many rows and columns as these
-    say, the i-th 16 x 16 of them, in each section of an argument's columns. A cooperative launch
-    has a `multiple` of so many blocks. Behind the kernel's arguments it takes `maps`."""
+    """A CUDA launch of a kernel's symbol."""
 
     symbol: str
     grid: tuple[int, int, int]
+    """Blocks along each axis."""
     block: tuple[int, int, int]
+    """Threads along each axis."""
     shared_bytes: int = 0
+    """Bytes of dynamic shared memory."""
     owned: tuple[int, ...] = ()
+    """Numbers of the arguments that are partitioned among blocks: block i touches only the i-th of
+    as many equal parts as there are blocks, or the i-th patch if there are `patches`."""
     patches: tuple[int, ...] = ()
+    """(rows, columns) that blocks cover in patches of 16 x 16, in each section of an argument's
+    columns; () if blocks own whole rows."""
     multiple: int = 1
+    """A cooperative launch must have a multiple of this number of blocks."""
     maps: tuple[TensorMap, ...] = ()
+    """Tensor maps that follow the kernel's arguments."""
 
     def without(self, arguments: Collection[int]) -> GridLaunch:
-        """The launch that owns nothing of these arguments."""
+        """The launch with `arguments` no longer owned."""
         return replace(self, owned=tuple(i for i in self.owned if i not in arguments))

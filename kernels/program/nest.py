@@ -1,12 +1,12 @@
-"""The loop nest of a fused contraction: its axes, where its operands lie, where they end.
+"""The loop nest of a fused contraction: its axes, operand addresses and borders.
 
-Iteration axes come from the op; operands are traced through affine views to the kernel's inputs.
-An operand's address is a sum of terms, one per axis of the input that it reads:
+The iteration axes come from the op; operands are traced through affine views to the kernel's
+inputs. An operand's address is a sum of terms, one per axis of the input:
 
     stride * ((sum of coefficients[a] * i[a] + offset) / divisor)
 
-All but the divided terms are kept as one stride per iteration axis. Reads may fall outside the
-operand, where they give zero: a `Border` says when they do not.
+All terms without a division are combined into one stride per iteration axis. Reads may fall outside
+the operand, where they give zero; a `Border` tells when they do not.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from graphc.ops.pointwise.tf32 import ReadTf32
 from graphc.ops.pooling import MaxPool2d
 
 Window = tuple[tuple[int, int], tuple[int, int]]
-"""The iteration axes of output rows and columns, and the window's extent along each."""
+"""The iteration axes of output rows and columns, and the pooling window's extent along each."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """`kept` axes name an output element, the others are summed over."""
+    """An iteration axis; `kept` axes index the output, the others are summed over."""
 
     name: str
     extent: int
@@ -41,8 +41,8 @@ class Axis:
 
 @dataclass(frozen=True)
 class Border:
-    """The read exists where `value / divisor` is a whole number of [0, extent), value being the
-    sum of coefficients[a] * i[a] plus offset."""
+    """A bounds condition of a read: value / divisor is a whole number in [0, extent), where value
+    is the sum of coefficients[a] * i[a] plus offset."""
 
     coefficients: tuple[int, ...]
     offset: int
@@ -51,12 +51,13 @@ class Border:
 
     @functools.cached_property
     def axes(self) -> frozenset[int]:
+        """The iteration axes that the condition depends on."""
         return frozenset(a for a, c in enumerate(self.coefficients) if c)
 
 
 @dataclass(frozen=True)
 class Quotient:
-    """A divided term of an address: `stride` elements per unit of `border`'s quotient."""
+    """A divided term of an address: `stride` elements per unit of the border's quotient."""
 
     border: Border
     stride: int
@@ -64,26 +65,34 @@ class Quotient:
 
 @dataclass(frozen=True)
 class Read:
-    """How one operand is read. `input` is its place among the kernel's inputs; strides and
-    offset are in elements. `lanes` is the axis that lies in lanes of `width`, if one does: there
-    the address of index i is `i / width * block + i % width` and strides[lanes] is 0.
-    Elements that are `rounded`, to tf32 or bf16, are read as the nearest one; "" if not."""
+    """How an operand is read."""
 
     input: int
+    """The number of the kernel's input."""
     type: Type
     strides: tuple[int, ...]
+    """Elements per step of each iteration axis."""
     offset: int
+    """Elements before the first."""
     borders: tuple[Border, ...]
+    """Conditions under which the read is inside the operand."""
     quotients: tuple[Quotient, ...] = ()
+    """Divided terms of the address."""
     lanes: int | None = None
+    """The iteration axis in lanes, if any. Its index i has the address `i / width * block + i %
+    width`, and strides[lanes] is 0."""
     block: int = 0
+    """Elements from one block of lanes to the next."""
     rounded: str = ""
+    """What elements are rounded to when read, "tf32" or "bf16"; "" for no rounding."""
 
     @property
     def width(self) -> int:
+        """Lanes of the input's layout."""
         return self.type.layout.width
 
     def depends_on(self, axis: int) -> bool:
+        """Whether the address depends on `axis`."""
         return (
             self.strides[axis] != 0
             or self.lanes == axis
@@ -92,39 +101,43 @@ class Read:
 
     @property
     def used(self) -> frozenset[int]:
-        """Axes that the address depends on."""
+        """The axes that the address depends on."""
         return frozenset(a for a in range(len(self.strides)) if self.depends_on(a))
 
 
 @dataclass(frozen=True)
 class Nest:
-    """A contraction node of a body, its axes (kept ones first), its reads and its output's index
-    per axis of the output. `sections` is the axis whose sums the epilogue takes together, if it
-    reads the output by sections. Nests of different nodes may be equal."""
+    """The loop nest of a contraction node. Nests of different nodes may be equal."""
 
     node: Node = field(compare=False)
+    """The contraction."""
     axes: tuple[Axis, ...]
+    """The iteration axes, kept ones first."""
     a: Read
     b: Read
     output: tuple[Affine, ...]
+    """The index along each axis of the output."""
     sections: int | None = None
+    """The axis whose sums the epilogue combines, if it reads the output by sections; else None."""
 
     @functools.cached_property
     def kept(self) -> tuple[int, ...]:
+        """The numbers of the kept axes."""
         return tuple(i for i, axis in enumerate(self.axes) if axis.kept)
 
     @functools.cached_property
     def summed(self) -> tuple[int, ...]:
+        """The numbers of the summed axes."""
         return tuple(i for i, axis in enumerate(self.axes) if not axis.kept)
 
     @property
     def section_count(self) -> int:
-        """Sums that the epilogue takes together: 1 if it reads the output whole."""
+        """Sums that the epilogue combines; 1 if it does not read sections."""
         return 1 if self.sections is None else self.axes[self.sections].extent
 
     @property
     def section_place(self) -> tuple[Affine, ...]:
-        """The index within a section, per axis of the output."""
+        """The index within a section along each axis of the output."""
         return tuple(
             replace(place, coefficients=_without(place.coefficients, self.sections))
             for place in self.output
@@ -132,7 +145,7 @@ class Nest:
 
     @property
     def flops(self) -> int:
-        """Of the products that exist: those with padding do not count."""
+        """FLOPs of the products inside all borders; products with padding do not count."""
         products = math.prod(axis.extent for axis in self.axes)
         for border in (*self.a.borders, *self.b.borders):
             inside, total = self._inside(border)
@@ -140,7 +153,7 @@ class Nest:
         return 2 * products
 
     def _inside(self, border: Border) -> tuple[int, int]:
-        """How many of the border's places are inside, of how many."""
+        """How many values of the border's index are inside, and how many there are."""
         ranges = [range(self.axes[a].extent) for a in sorted(border.axes)]
         factors = [border.coefficients[a] for a in sorted(border.axes)]
         places = itertools.product(*ranges)
@@ -156,9 +169,12 @@ class Nest:
 
 
 def contraction_nest(body: Graph, lanes: bool = True) -> Nest:
-    """The nest of the one contraction of `body`, whose operands are inputs through affine views, of
-    f16 and bf16 widened, and f32 rounded to tf32 or bf16, where they are read. Without `lanes` an
-    operand's axis with lanes is one that runs fastest: one block holds it."""
+    """The nest of the one contraction of `body`.
+
+    Its operands are inputs read through affine views, widened from f16 or bf16, or rounded from f32
+    to tf32 or bf16. Without `lanes`, an axis in lanes must fit one block and is an ordinary axis
+    that runs fastest.
+    """
     (node,) = (n for n in body.nodes if isinstance(n.op, Contraction))
     assert isinstance(node.op, Contraction)
     a, b = node.inputs
@@ -178,7 +194,7 @@ def contraction_nest(body: Graph, lanes: bool = True) -> Nest:
 
 
 def sectioned_nest(nest: Nest, sections: Sections) -> Nest:
-    """`nest` with the axis of the sections cut in two: the section, and the index within it."""
+    """`nest` with the axis of the sections split in two: the section, and the index within it."""
     (axis,) = (a for a, c in enumerate(nest.output[sections.axis].coefficients) if c)
     name = nest.axes[axis].name
     cut = (Axis(f"{name}_section", sections.count, True), Axis(name, sections.size, True))
@@ -186,8 +202,11 @@ def sectioned_nest(nest: Nest, sections: Sections) -> Nest:
 
 
 def cut_axis(nest: Nest, axis: int, cut: tuple[Axis, Axis]) -> Nest:
-    """`nest` with `axis` as two: an index of it is that of the first times the extent of the second
-    plus that of the second. Together they may be longer."""
+    """`nest` with `axis` split in two.
+
+    Its index is that of the first times the extent of the second plus that of the second. The two
+    together may be longer than the axis.
+    """
     size = cut[1].extent
 
     def affine(place: Affine) -> Affine:
@@ -226,7 +245,7 @@ def _without(factors: tuple[int, ...], axis: int | None) -> tuple[int, ...]:
 
 
 def pooled_nest(nest: Nest, pool: MaxPool2d) -> tuple[Nest, Window]:
-    """`nest` without the output pixels that no window of `pool` holds, and the window."""
+    """`nest` without the output pixels that no window of `pool` contains, and the window."""
     axes = list(nest.axes)
     window = []
     pixels = pool.pixels(nest.node.output.type.shape[2:])  # type: ignore[arg-type]
@@ -274,7 +293,7 @@ def _read(
 
 
 def rounded_to(op: Op) -> str:
-    """What an op that converts reads rounds floats to; "" if it does not round."""
+    """The format that a converting op rounds floats to as it reads; "" if it does not round."""
     if isinstance(op, ReadTf32):
         return "tf32"
     return "bf16" if isinstance(op, ReadBf16) else ""
@@ -282,8 +301,8 @@ def rounded_to(op: Op) -> str:
 
 @dataclass(frozen=True)
 class _NestIndex:
-    """An index as the sum of coefficients[a] * i[a], of `offset` and of quotients, each so many
-    times: terms that are divided by different numbers stay apart."""
+    """An index as the sum of coefficients[a] * i[a], of `offset` and of quotients with factors.
+    Terms with different divisors stay separate."""
 
     coefficients: tuple[int, ...]
     offset: int
@@ -317,7 +336,7 @@ def _address(
     borders: tuple[Border, ...],
     rank: int,
 ) -> Read:
-    """The read of an input of `type` whose axes step by `steps`, `blocked` being in blocks."""
+    """The read of an input of `type` with the strides `steps`; the axis `blocked` is in lanes."""
     strides, offset, quotients = [0] * rank, 0, []
     lanes, block = None, 0
     for axis, (place, step) in enumerate(zip(places, steps, strict=True)):
@@ -337,13 +356,14 @@ def _address(
 
 
 def _storage_strides(type: Type) -> tuple[int, ...]:
-    """Elements per step of each axis; along the axis with lanes, per block."""
+    """Elements per step of each axis; along the axis in lanes, per block."""
     storage = type.storage_shape
     steps = [math.prod(storage[d + 1 :]) for d in range(type.rank)]
     return tuple(steps)
 
 
 def _always_inside(border: Border, extents: tuple[int, ...]) -> bool:
+    """Whether the condition holds at all indices within `extents`."""
     if border.divisor != 1:
         return False
     reach = [c * (n - 1) for c, n in zip(border.coefficients, extents, strict=True)]

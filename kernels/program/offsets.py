@@ -1,8 +1,9 @@
-"""Reading from a place inside an input: kernels that differ by that place alone have one text.
+"""Move a constant offset out of a kernel's text, so that kernels that differ only by it share one
+text.
 
-An unrolled recurrent network reads x[0], x[1], x[2], ...: kernels that are equal but for the number
-of a row. Where a body reads nothing of an input before some row, the input begins there for it, and
-the kernel says how many bytes that is behind the argument.
+An unrolled recurrent network reads x[0], x[1], x[2], ...: equal kernels but for the row number.
+Where a body reads nothing before some row of an input, its input begins at that row, and
+`Kernel.offsets` has the bytes before it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from graphc.ops.view import Slice
 
 def moved_inputs(node: KernelNode) -> tuple[KernelNode, tuple[int, ...]]:
     """`node` with inputs that begin at the first row that its body reads, and the bytes before that
-    row, for each input; without any, the node itself and ()."""
+    row for each input. If nothing moves, the node itself and ()."""
     body = node.body
     if any(isinstance(n, KernelNode) for n in body.nodes):
         return node, ()
@@ -46,18 +47,18 @@ def moved_inputs(node: KernelNode) -> tuple[KernelNode, tuple[int, ...]]:
 
 
 def _axis(value: Value) -> int:
-    """The first axis with more than one place."""
+    """The first axis with more than one index."""
     return next((d for d, extent in enumerate(value.type.shape) if extent != 1), 0)
 
 
 def _row_bytes(value: Value) -> int:
-    """Bytes from one place of the first axis to the next."""
+    """Bytes from one index of the first axis to the next."""
     return value.type.nbytes // max(value.type.shape[_axis(value)], 1)
 
 
 def _first_row(value: Value, consumers: Sequence[Node]) -> int:
-    """The first place of the first axis that anything reads, or one before it, so that the bytes
-    before it keep the input aligned; 0 where that is not known."""
+    """The first index of the first axis that anything reads, or the largest before it that keeps
+    the input aligned; 0 where that is not known."""
     if not value.type.rank or not value.type.size or value.type.layout.axis is not None:
         return 0
     slices = [n for n in consumers if isinstance(n.op, Slice) and n.outputs[0].type.size]
@@ -71,6 +72,7 @@ def _first_row(value: Value, consumers: Sequence[Node]) -> int:
 
 
 def _without_first_rows(value: Value, first: int) -> Value:
+    """The value without its first rows."""
     axis, shape = _axis(value), list(value.type.shape)
     shape[axis] -= first
     return Value(value.name, replace(value.type, shape=tuple(shape)))

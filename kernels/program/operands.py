@@ -1,5 +1,4 @@
-"""Operands of ops with a template of their own: memory that they read in place, through affine
-views."""
+"""Operands of ops with templates of their own, read in place through affine views."""
 
 from __future__ import annotations
 
@@ -17,29 +16,32 @@ from graphc.ops.pointwise.tf32 import ReadTf32
 
 @dataclass(frozen=True)
 class StridedOperand:
-    """An operand's element at indices i is that of `source`, an input of the body or a constant in
-    it, at `offset` + sum of strides[d] * i[d] elements. Axes of extent 1 have stride 0. Numbers may
-    be `rounded` to tf32 as they are read."""
+    """An operand whose element at indices i is that of `source` at `offset` + sum of strides[d] *
+    i[d]."""
 
     source: Value
+    """An input of the body, or a constant in it."""
     offset: int
+    """Elements before the first."""
     strides: tuple[int, ...]
+    """Elements along each axis; 0 for axes of extent 1."""
     rounded: bool = False
+    """Whether elements are rounded to tf32 as they are read."""
 
     @property
     def element(self) -> str:
-        """What memory holds, in C++."""
+        """The C++ type of an element in memory."""
         return "tf32" if self.rounded else C_TYPES[self.source.type.dtype]
 
 
 def is_read(op: Op) -> bool:
-    """Whether a kernel that reads operands in place computes `op` by how it reads."""
+    """Whether a kernel folds `op` into how it reads an operand."""
     return isinstance(op, View) or op.converts_reads
 
 
 def find_operands(body: Graph, values: Sequence[Value]) -> list[StridedOperand]:
-    """How each of `values`, views of inputs or of constants of the body, is read. Reading may
-    convert, before views or behind them."""
+    """How each of `values` is read: they are views of inputs or constants of the body, perhaps
+    converted."""
     producers = body.producers
     sources, rounded = [], []
     for value in values:
@@ -70,7 +72,7 @@ def find_operands(body: Graph, values: Sequence[Value]) -> list[StridedOperand]:
 def constant_operands(
     body: Graph, operands: Sequence[StridedOperand]
 ) -> tuple[Mapping[Value, str], Mapping[str, Array]]:
-    """A pointer's name for each source that is no input, and the elements by that name."""
+    """The pointer names of sources that are not inputs, and their elements by that name."""
     names, producers = Identifiers(), body.producers
     sources = dict.fromkeys(o.source for o in operands if o.source not in body.inputs)
     pointers = {v: names.fresh(v.name, "data") for v in sources}

@@ -1,6 +1,6 @@
-"""The parts of a pointwise body: outputs of one shape that are computed together.
+"""Group the outputs of a pointwise body into loop nests.
 
-Parts that do the same to other arrays, as the update of every parameter does, share one function,
+Nests that do the same to other arrays, such as the updates of all parameters, share one function,
 so that the text does not grow with their number.
 """
 
@@ -17,45 +17,36 @@ from graphc.kernels.program.body.statement import RegisterProgram
 from graphc.kernels.program.pieces import pieces, space
 
 MOST = 32
-"""Outputs of a part: reading an array once more costs less than a compiler takes for a function of
-hundreds of them."""
+"""The most outputs of a nest: reading an array once more costs less than compiling a function of
+hundreds of outputs."""
 
 
 @dataclass(frozen=True)
 class PointwiseNest:
-    """One loop: `program` stores `outputs` at each index of `domain`."""
+    """A loop nest whose `program` stores `outputs` at each index of `domain`."""
 
     outputs: tuple[Value, ...]
     domain: Domain
     program: RegisterProgram
     pointers: Pointers = field(compare=False)
+    """Pointer names of the body's inputs and outputs."""
 
     @property
     def used(self) -> dict[str, Value]:
-        """The pointers that the program mentions, in the order in which it does."""
+        """The pointers that the program uses, in order of first use."""
         values = self.pointers.values_by_name
         return {name: values[name] for name in self.program.pointers if name in values}
 
     @property
-    def likeness(self) -> object:
-        """Equal for parts that one function can do, given pointers and, of one axis, an extent."""
-        registers = [r.name for s in self.program.statements for r in s.results]
-        names = {name: f"name{i}" for i, name in enumerate((*self.used, *registers))}
-        indices = [f"i{d}" for d in range(self.domain.rank)]
-        lines = self.program.renamed(names).lines(indices)
-        dtypes = tuple(value.type.dtype for value in self.used.values())
-        return self.domain if self.domain.rank > 1 else None, dtypes, tuple(lines)
-
-    @property
     def merged(self) -> PointwiseNest:
-        """This part over as few axes as visit the same elements in the same order."""
+        """The nest over as few axes as visit the same elements in the same order."""
         domain, groups = merge_axes(self.domain, self.program.accesses)
         return PointwiseNest(self.outputs, domain, self.program.merged(groups), self.pointers)
 
 
 def group_outputs(body: Graph) -> list[tuple[Value, ...]]:
-    """The outputs in groups of one shape (of a section, where a concat makes it) that read a common
-    array of more than one element, or none; at most `MOST` together."""
+    """The outputs in groups of at most `MOST`, of one shape (of a section's shape for a concat),
+    that read a common array of more than one element or none at all."""
     arrays: dict[Value, frozenset[Value]] = {
         v: frozenset((v,)) if v.type.size > 1 else frozenset() for v in body.inputs
     }
@@ -90,9 +81,8 @@ def make_pointwise_nest(
     names: Identifiers | None = None,
     order: Sequence[int] = (),
 ) -> PointwiseNest:
-    """The part that stores these outputs of one shape, in the domain of their own axes, which are
-    in `order`."""
+    """The nest that stores `outputs` of one shape, over a domain with their axes in `order`."""
     walk = BodyWriter(body, domain, pointers, names)
     here, shape = domain.identity(order), domain.shape(order)
     walk.store_all([(v, p) for v in outputs for p in pieces(body, v, here[: v.type.rank], shape)])
-    return PointwiseNest(tuple(outputs), domain, walk.taken(), pointers)
+    return PointwiseNest(tuple(outputs), domain, walk.flush(), pointers)

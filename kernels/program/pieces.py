@@ -1,4 +1,5 @@
-"""The places of an output that one index of a kernel's domain computes: one, or one per section."""
+"""The elements of an output that one index of a kernel's domain computes: one, or one per
+section."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from graphc.kernels.program.access import AffineIndex
 
 @dataclass(frozen=True)
 class Piece:
-    """`value` at `source`, a place of its own, is the output's element at `target`."""
+    """One element to store: `value` at the indices `source` is the output's element at `target`."""
 
     value: Value
     source: tuple[AffineIndex, ...]
@@ -19,7 +20,7 @@ class Piece:
 
 
 def space(body: Graph, output: Value) -> tuple[int, ...]:
-    """The shape over which `output` is best computed: of a section where it is a concat."""
+    """The shape of the domain in which to compute `output`: a section's shape if it is a concat."""
     shape, joined = output.type.shape, _joined(body, output)
     return joined.shape(shape) if joined else shape
 
@@ -31,33 +32,36 @@ def pieces(
     shape: tuple[int, ...],
     sections: Sections | None = None,
 ) -> list[Piece]:
-    """What to store of `output` at the index `here` of a value of `shape`: its element, those of
-    sections that a concat joins, or, of a value that has them too, those of `sections`."""
+    """What to store of `output` at the indices `here` of a value of `shape`.
+
+    That is its element, those of the sections that a concat joins, or, for a value with `sections`,
+    one per section.
+    """
     joined = _joined(body, output)
     if joined and joined.shape(output.type.shape) == shape:
         parts = body.producers[output].inputs
-        return [Piece(v, here, within(here, joined, i)) for i, v in enumerate(parts)]
+        return [Piece(v, here, index_in_whole(here, joined, i)) for i, v in enumerate(parts)]
     if sections is None or output.type.shape == shape:
         return [Piece(output, here, here)]
     return [Piece(output, at, at) for at in every_section(here, sections)]
 
 
 def element_at(output: Value, places: tuple[AffineIndex, ...]) -> tuple[Value, Piece]:
-    """The element of `output` at `places`, to store there."""
+    """`output` and its element at `places`, to be stored there."""
     return output, Piece(output, places, places)
 
 
 def every_section(
     places: tuple[AffineIndex, ...], sections: Sections
 ) -> list[tuple[AffineIndex, ...]]:
-    """The places, in a value with sections, of the index `places` of a section."""
-    return [within(places, sections, number) for number in range(sections.count)]
+    """The indices in the whole value, one per section, of `places` within a section."""
+    return [index_in_whole(places, sections, number) for number in range(sections.count)]
 
 
-def within(
+def index_in_whole(
     places: tuple[AffineIndex, ...], sections: Sections, number: int
 ) -> tuple[AffineIndex, ...]:
-    """The place in the whole value of the index `places` of one of its sections."""
+    """The indices in the whole value of `places` within section `number`."""
     old = places[sections.axis]
     moved = AffineIndex(
         old.coefficients, old.offset + number * sections.size * old.divisor, old.divisor
@@ -66,5 +70,6 @@ def within(
 
 
 def _joined(body: Graph, output: Value) -> Sections | None:
+    """The sections of a concat that computes `output`; None if it is no such concat."""
     producer = body.producers.get(output)
     return sections_joined(producer) if producer else None

@@ -1,12 +1,12 @@
-"""Bodies with reductions: rows, and loops over each row's elements.
+"""Bodies with reductions as loops over the elements of rows.
 
-All reductions of a body have one input shape and one set of axes; a row is an index along the
-others. A body of rows along its last axes may have sums over all the others besides, which nothing
-in it reads: sums of columns, as a normalisation's gradients of scale and shift.
+All reductions of a body share one input shape and one set of axes; a row is an index along the
+other axes. A body whose rows lie along its last axes may also have sums over all other axes that
+nothing in it reads: column sums, such as a normalization's gradients of scale and shift.
 
 Loop k computes what needs the results of k loops before it: softmax has three (the maximum, the sum
-of exponentials, the quotients). An element output is stored in the first loop that can, what there
-is once per row after the last.
+of exponentials, the quotients). An output is stored in the first loop that can, and values that
+exist once per row after the last loop.
 """
 
 from __future__ import annotations
@@ -37,17 +37,21 @@ _JOINS = {
 
 @dataclass(frozen=True)
 class RowReduction:
-    """A reduction of a loop: the register of its operand, and of the result; and what is summed."""
+    """A reduction within a loop."""
 
     combine: str
+    """How two partial results combine, such as "sum"."""
     dtype: str
     operand: str
+    """The register that is reduced."""
     result: str
+    """The register of the result."""
     value: Value = field(compare=False)
+    """The value that is reduced."""
 
     @property
     def identity(self) -> object:
-        """The number that changes nothing when joined."""
+        """The neutral element."""
         if self.combine in ("sum", "prod"):
             return int(self.combine == "prod")
         low = self.combine == "max"
@@ -57,13 +61,13 @@ class RowReduction:
         return limits.min if low else limits.max
 
     def joined(self, owner: str, other: str) -> str:
-        """The statement that joins `other` to the owner's result."""
+        """The C++ statement that combines `other` into the owner's result."""
         return _JOINS[self.combine].format(f"{owner}{self.result}", other)
 
 
 @dataclass(frozen=True)
 class ColumnSum:
-    """A sum over all rows: the register of an element, and the output of a row's shape."""
+    """A sum over all rows: the register of an element, and the output, which has a row's shape."""
 
     operand: str
     output: Value
@@ -71,22 +75,26 @@ class ColumnSum:
 
 @dataclass(frozen=True)
 class RowLoop:
-    """`before`: statements of the row that the loop needs; `body`: those of one element, stores
-    included; `columns`: what is summed over all rows."""
+    """A loop over the elements of a row."""
 
     before: RegisterProgram
+    """Statements that run once per row, before the loop."""
     body: RegisterProgram
+    """Statements of one element, stores included."""
     sums: tuple[RowReduction, ...]
+    """The reductions along the row."""
     columns: tuple[ColumnSum, ...] = ()
+    """The sums over all rows."""
 
     @property
-    def whole(self) -> RegisterProgram:
+    def program(self) -> RegisterProgram:
+        """All statements of the loop."""
         return joined((self.before, self.body))
 
 
 @dataclass(frozen=True)
 class CachedRow:
-    """Memory for `size` elements of one row, which a loop writes and later ones read."""
+    """Memory for `size` elements of one row, which one loop writes and later ones read."""
 
     name: str
     dtype: str
@@ -94,6 +102,7 @@ class CachedRow:
 
     @property
     def pointer(self) -> str:
+        """The C++ name of the memory."""
         return f"{self.name}_data"
 
     @property
@@ -103,32 +112,38 @@ class CachedRow:
 
 @dataclass(frozen=True)
 class Rows:
-    """A whole body: the merged domain, which of its axes are reduced, the loops, and what a row
-    ends with."""
+    """A body with reductions: its merged domain and its loops."""
 
     domain: Domain
     reduced: frozenset[int]
+    """The domain axes that are reduced."""
     loops: tuple[RowLoop, ...]
     after: RegisterProgram
+    """Statements that run once per row, after the loops."""
     pointers: Mapping[Value, str] = field(compare=False)
-    held: tuple[CachedRow, ...] = ()
+    """Pointer names of inputs and outputs."""
+    cached: tuple[CachedRow, ...] = ()
+    """Row-sized caches that the loops use."""
 
     @property
     def kept_axes(self) -> tuple[int, ...]:
+        """The axes that index rows."""
         return tuple(d for d in range(self.domain.rank) if d not in self.reduced)
 
     @property
     def reduced_axes(self) -> tuple[int, ...]:
+        """The axes along a row, in order."""
         return tuple(sorted(self.reduced))
 
     @property
     def columns(self) -> tuple[ColumnSum, ...]:
+        """The column sums of all loops."""
         return tuple(c for loop in self.loops for c in loop.columns)
 
     @property
-    def place(self) -> AffineAccess | None:
-        """Where an element lies in memory of a row's length: whole registers, one behind the
-        other. None where the lanes are neither rows nor neighbours in one."""
+    def cache_access(self) -> AffineAccess | None:
+        """Where an element lies in row-sized memory: whole registers, one after another. None where
+        the lanes are neither rows nor neighbours within a row."""
         domain, reduced = self.domain, self.reduced_axes
         if domain.lane in reduced and domain.lane != reduced[-1]:
             return None
@@ -139,30 +154,33 @@ class Rows:
         return AffineAccess(0, tuple(strides), 1)
 
     @property
-    def length(self) -> int:
-        """The elements of such memory."""
+    def cache_elements(self) -> int:
+        """Elements of row-sized memory."""
         return math.prod(map(self.domain.steps, self.reduced_axes)) * self.domain.width
 
     @property
-    def elements(self) -> RegisterProgram:
+    def loop_program(self) -> RegisterProgram:
         """The statements of all loops, in the order in which they run."""
-        return joined(loop.whole for loop in self.loops)
+        return joined(loop.program for loop in self.loops)
 
     @property
-    def whole(self) -> RegisterProgram:
-        return joined((self.elements, self.after))
+    def program(self) -> RegisterProgram:
+        """All statements."""
+        return joined((self.loop_program, self.after))
 
 
 def find_rows(
     body: Graph,
     domain: Domain,
-    apart: bool = False,
+    recompute: bool = False,
     order: Sequence[int] = (),
     pointers: Mapping[Value, str] | None = None,
 ) -> Rows:
-    """The loops of `body` over `domain`, whose axes are those of what is reduced, in `order`. What
-    varies along the kept axes alone is computed once per row, or, with `apart`, by each loop for
-    itself; axes of one element do not vary. `pointers` are those of a kernel that does more."""
+    """The loops of `body` over `domain`, whose axes are those of the reduced values, in `order`.
+
+    What varies along kept axes only is computed once per row, or, with `recompute`, by each loop;
+    axes of one element do not vary. `pointers` belong to an enclosing kernel.
+    """
     names = Identifiers(pointers.values() if pointers else ())
     pointers = pointers or names.pointers(body)
     walk = BodyWriter(body, domain, pointers, names)
@@ -195,20 +213,20 @@ def find_rows(
         sums = []
         for node, operand in zip(own, operands, strict=True):
             result = names.fresh(node.output.name)
-            walk.give(node.output, places[node.output], result, kept)
+            walk.bind(node.output, places[node.output], result, kept)
             assert isinstance(node.op, Reduction)
             dtype = node.output.type.dtype
             sums.append(RowReduction(node.op.combine, dtype, operand, result, node.inputs[0]))
-        loops.append(RowLoop(*walk.taken().split(kept), tuple(sums), tuple(beside)))
-        walk.forget(None if apart else kept)
+        loops.append(RowLoop(*walk.flush().split(kept), tuple(sums), tuple(beside)))
+        walk.forget(None if recompute else kept)
     walk.store_all([element_at(v, places[v]) for v in outputs if v not in varying])
-    return _merged(Rows(domain, reduced, tuple(loops), walk.taken(), pointers))
+    return _merged(Rows(domain, reduced, tuple(loops), walk.flush(), pointers))
 
 
 def _merged(rows: Rows) -> Rows:
     """`rows` over as few axes as visit the same elements in the same order."""
     kinds = [d in rows.reduced for d in range(rows.domain.rank)]
-    domain, groups = merge_axes(rows.domain, rows.whole.accesses, kinds)
+    domain, groups = merge_axes(rows.domain, rows.program.accesses, kinds)
     reduced = frozenset(i for i, g in enumerate(groups) if g[-1] in rows.reduced)
     loops = (
         replace(x, before=x.before.merged(groups), body=x.body.merged(groups)) for x in rows.loops
@@ -234,7 +252,7 @@ def _reductions(body: Graph) -> tuple[list[Node], list[Node]]:
 
 
 def reduced_shape(body: Graph) -> tuple[int, ...]:
-    """The shape of what the reductions of `body` read."""
+    """The shape that the reductions of `body` read."""
     rows, columns = reductions_of(body), columns_of(body)
     shapes = {n.inputs[0].type.shape for n in (*rows, *columns)}
     assert len(shapes) == 1, f"reductions of {shapes} in one body"
@@ -250,8 +268,8 @@ def _axes_of(node: Node) -> tuple[int, ...]:
 
 
 def _depths(body: Graph) -> dict[Value, int]:
-    """How many reductions, one after another, each value of the body needs: a loop computes those
-    whose operands need no more than the loops before it have made."""
+    """The number of successive reductions that each value needs: loop k computes values whose
+    operands need at most k."""
     known = dict.fromkeys(body.inputs, 0)
     for node in body.nodes:
         deepest = max((known[v] for v in node.inputs), default=0)
@@ -261,8 +279,8 @@ def _depths(body: Graph) -> dict[Value, int]:
 
 
 def row_axes(body: Graph) -> dict[Value, Axes]:
-    """Of each value that follows from a reduction or leads to one, which axis of what is reduced
-    each of its axes is; None for one of extent 1."""
+    """For each value connected to a reduction, which axis of the reduced value each of its axes is;
+    None for one of extent 1."""
     known: dict[Value, Axes] = {}
     reductions = reductions_of(body)
     for node in (*reductions, *columns_of(body)):
@@ -289,7 +307,7 @@ def row_axes(body: Graph) -> dict[Value, Axes]:
 
 
 def _pass_down(node: Node, known: dict[Value, Axes]) -> None:
-    """The first of the inputs with places gives each axis of the output its own."""
+    """Give the output of a node the axes of the first input that has them."""
     if len(node.outputs) != 1 or node.output in known or known.keys().isdisjoint(node.inputs):
         return
     shape = node.output.type.shape
@@ -303,7 +321,7 @@ def _pass_down(node: Node, known: dict[Value, Axes]) -> None:
 
 
 def _pass_up(node: Node, known: dict[Value, Axes]) -> None:
-    """Inputs of a node with places have them where all their elements go to the output."""
+    """Give the inputs of a node the axes of its output, where all their elements reach it."""
     if len(node.outputs) != 1 or node.output not in known:
         return
     places = known[node.output]
@@ -316,5 +334,5 @@ def _pass_up(node: Node, known: dict[Value, Axes]) -> None:
 
 
 def _mapped(node: Node) -> Iterator[tuple[Value, Axes]]:
-    """The inputs with where their axes go in the only output."""
+    """The inputs, each with where its axes go in the only output."""
     yield from zip(node.inputs, node.op.axis_map(*(v.type for v in node.inputs))[0], strict=True)

@@ -41,7 +41,7 @@ _HOUR = 3600.0
 
 
 @contextlib.contextmanager
-def opened(kind: str) -> Iterator[Path]:
+def open_folder(kind: str) -> Iterator[Path]:
     """The folder of that kind, which exists and is its user's alone. Raises CompileError for one
     that is not, and for errors of writing there."""
     folder = cache_dir() / kind
@@ -69,7 +69,7 @@ def scratch(folder: Path) -> Iterator[Path]:
         yield Path(made)
 
 
-def place(content: bytes, target: Path) -> Path:
+def store_file(content: bytes, target: Path) -> Path:
     """Put a file into the cache, at once and readable by its user alone; its path."""
     with scratch(target.parent) as folder:
         written = folder / "written"
@@ -133,17 +133,17 @@ def choice_key(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 
 
-def recalled(key: str) -> Any:
-    """What `remember` kept by that key, as JSON has it; None if there is nothing."""
-    with opened("choices") as folder:
+def recall_choice(key: str) -> Any:
+    """What `remember_choice` kept by that key, as JSON has it; None if there is nothing."""
+    with open_folder("choices") as folder:
         body, keys = unsealed(read(folder / f"{key}.choice"))
     return json.loads(body) if key in keys else None
 
 
-def remember(key: str, choice: Any) -> None:
+def remember_choice(key: str, choice: Any) -> None:
     """Keep a choice that was made by measurement, by the digest of all that it depends on."""
-    with opened("choices") as folder:
-        place(sealed(json.dumps(choice).encode(), [key]), folder / f"{key}.choice")
+    with open_folder("choices") as folder:
+        store_file(sealed(json.dumps(choice).encode(), [key]), folder / f"{key}.choice")
 
 
 @dataclass

@@ -112,14 +112,14 @@ def _caller_flags() -> tuple[str, ...]:
 def build(sources: list[CppSource], headers: str) -> list[ctypes.CDLL]:
     """The loaded shared object of each source. `headers` is the digest of what they include."""
     compiler = find_compiler()
-    with cache.opened("cpu") as folder:
+    with cache.open_folder("cpu") as folder:
         return side_by_side(lambda s: _library(s, headers, compiler, folder), sources)
 
 
 def build_object(source: CppSource, headers: str, kind: str) -> bytes:
     """The shared object of one source, not loaded, from the cache of that `kind` ("sim")."""
     compiler = find_compiler()
-    with cache.opened(kind) as folder:
+    with cache.open_folder(kind) as folder:
         return _object(source, headers, compiler, folder).read_bytes()
 
 
@@ -211,7 +211,7 @@ def _object(source: CppSource, headers: str, compiler: Compiler, folder: Path) -
 
 
 def _compile(source: CppSource, path: Path, compiler: Compiler) -> None:
-    file = cache.place(source.text.encode(), path.with_suffix(".cpp"))
+    file = cache.store_file(source.text.encode(), path.with_suffix(".cpp"))
     with cache.scratch(path.parent) as scratch:
         built = scratch / "object"
         command = [*compiler.command, *FLAGS, *source.flags, str(file), "-o"]

@@ -46,7 +46,7 @@ _INCLUDE = re.compile(r"^#include .*\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _PendingKernel:
     """A kernel to be built: the first of those of one key."""
 
     kernel: Kernel
@@ -83,11 +83,11 @@ def build_kernels(
     if not kernels:
         return {}
     keys = keys or kernel_keys(kernels, lanes)
-    wanted: dict[str, _Wanted] = {}
+    wanted: dict[str, _PendingKernel] = {}
     for name, kernel in kernels.items():
         found = keys[name]
-        wanted.setdefault(found, _Wanted(kernel, str((wheres or {}).get(name, "")), found))
-    with cache.opened("cpu") as folder:
+        wanted.setdefault(found, _PendingKernel(kernel, str((wheres or {}).get(name, "")), found))
+    with cache.open_folder("cpu") as folder:
         functions = _Builder(find_compiler(), _flags(lanes), folder).functions([*wanted.values()])
     return {name: functions[found] for name, found in keys.items()}
 
@@ -132,25 +132,27 @@ class _Builder:
     flags: tuple[str, ...]
     folder: Path
 
-    def functions(self, wanted: Sequence[_Wanted]) -> dict[str, int]:
+    def functions(self, pending: Sequence[_PendingKernel]) -> dict[str, int]:
         """The address of each kernel's function by its key."""
         seen: dict[tuple[int, int], frozenset[str]] = {}
-        missing = [w for w in wanted if not self._there(w, seen)]
+        missing = [w for w in pending if not self._is_cached(w, seen)]
         with progress("building kernels", len(missing)) as advance:
 
-            def build(unit: Sequence[_Wanted]) -> None:
+            def build(unit: Sequence[_PendingKernel]) -> None:
                 self._build(unit)
                 advance(len(unit))
 
             side_by_side(build, _units(missing))
-        return {w.key: self._address(w) for w in wanted}
+        return {w.key: self._address(w) for w in pending}
 
-    def _path(self, wanted: _Wanted) -> Path:
-        return self.folder / f"{wanted.key}.so"
+    def _path(self, pending: _PendingKernel) -> Path:
+        return self.folder / f"{pending.key}.so"
 
-    def _there(self, wanted: _Wanted, seen: dict[tuple[int, int], frozenset[str]]) -> bool:
+    def _is_cached(
+        self, pending: _PendingKernel, seen: dict[tuple[int, int], frozenset[str]]
+    ) -> bool:
         """Whether the cache holds the kernel. `seen` has the keys of objects that were read."""
-        path = self._path(wanted)
+        path = self._path(pending)
         try:
             status = path.lstat()
         except FileNotFoundError:
@@ -158,20 +160,20 @@ class _Builder:
         file = (status.st_dev, status.st_ino)
         if file not in seen:
             _, seen[file] = cache.unsealed(cache.read(path))
-        return wanted.key in seen[file]
+        return pending.key in seen[file]
 
-    def _address(self, wanted: _Wanted) -> int:
-        path = str(self._path(wanted))
+    def _address(self, pending: _PendingKernel) -> int:
+        path = str(self._path(pending))
         try:
             library = ctypes.CDLL(path)
         except OSError:  # intact, but of another system
-            self._build([wanted])
+            self._build([pending])
             library = ctypes.CDLL(path)
-        address = ctypes.cast(library[wanted.symbol], ctypes.c_void_p).value
+        address = ctypes.cast(library[pending.symbol], ctypes.c_void_p).value
         assert address is not None
         return address
 
-    def _build(self, unit: Sequence[_Wanted]) -> None:
+    def _build(self, unit: Sequence[_PendingKernel]) -> None:
         """Put the kernels of a unit into the cache. If it does not compile as a whole, each of
         them alone: the error is that of one kernel."""
         begin = time.perf_counter()
@@ -198,30 +200,30 @@ class _Builder:
     def _command(self, file: Path, output: str) -> list[str]:
         return [*self.compiler.command, *FLAGS, *self.flags, str(file), "-o", output]
 
-    def _failure(self, wanted: _Wanted) -> CompileError:
+    def _failure(self, pending: _PendingKernel) -> CompileError:
         """The error of compiling a kernel's own text, which stays in the cache for a look."""
-        name = wanted.kernel.name
-        source = wanted.kernel.source.encode()
-        file = cache.place(source, self.folder / f"{name}-{wanted.key}.cpp")
+        name = pending.kernel.name
+        source = pending.kernel.source.encode()
+        file = cache.store_file(source, self.folder / f"{name}-{pending.key}.cpp")
         command = self._command(file, os.devnull)
-        return failure(f"kernel {name}", wanted.where, command, run(command))
+        return failure(f"kernel {name}", pending.where, command, run(command))
 
 
-def _units(wanted: Sequence[_Wanted]) -> list[list[_Wanted]]:
+def _units(pending: Sequence[_PendingKernel]) -> list[list[_PendingKernel]]:
     """The kernels in units of about equal cost, at least one for each core, longest first."""
-    whole = sum(w.cost for w in wanted)
+    whole = sum(w.cost for w in pending)
     cores = usable_cores()
-    count = min(len(wanted), cores * max(1, round(whole / UNIT_COST / cores)))
-    units: list[list[_Wanted]] = [[] for _ in range(count)]
+    count = min(len(pending), cores * max(1, round(whole / UNIT_COST / cores)))
+    units: list[list[_PendingKernel]] = [[] for _ in range(count)]
     costs = [0.0] * count
-    for each in sorted(wanted, key=lambda w: -w.cost):
+    for each in sorted(pending, key=lambda w: -w.cost):
         least = costs.index(min(costs))
         units[least].append(each)
         costs[least] += each.cost
     return units
 
 
-def _unit_text(unit: Sequence[_Wanted]) -> str:
+def _unit_text(unit: Sequence[_PendingKernel]) -> str:
     includes = dict.fromkeys(i for w in unit for i in _INCLUDE.findall(w.kernel.source))
     return "".join([*includes, *(w.text() for w in unit)])
 

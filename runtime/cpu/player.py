@@ -160,10 +160,10 @@ class _Resolving:
                         )
             number += 1
 
-    def put(self, task: PlayerTask, ahead: set[int]) -> None:
+    def put(self, task: PlayerTask, pending: set[int]) -> None:
         """Add a task; what comes behind it on its stream waits for it alone."""
-        ahead.clear()
-        ahead.add(len(self.tasks))
+        pending.clear()
+        pending.add(len(self.tasks))
         self.tasks.append(task)
 
     def loop(
@@ -171,13 +171,13 @@ class _Resolving:
         step: Loop,
         number: int,
         slot: int,
-        ahead: set[int],
+        pending: set[int],
         inside: int,
         during: tuple[int, int],
     ) -> None:
         """Add a loop, if there is anything in it to do."""
         own = len(self.tasks)
-        task = PlayerTask(number, 0, 1, slot, tuple(sorted(ahead)), inside, during, step.count)
+        task = PlayerTask(number, 0, 1, slot, tuple(sorted(pending)), inside, during, step.count)
         self.tasks.append(task)
         slots, depth = {0: slot}, 0
         while inside >= 0:
@@ -192,8 +192,8 @@ class _Resolving:
             self.tasks.pop()
             return
         self.tasks[own] = replace(task, tasks=tasks)
-        ahead.clear()
-        ahead.add(own)
+        pending.clear()
+        pending.add(own)
 
 
 class Player:

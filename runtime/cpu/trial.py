@@ -38,7 +38,7 @@ class CpuTrial:
         """None."""
         return ""
 
-    def rooms(self, call: Call) -> list[int]:
+    def workspaces(self, call: Call) -> list[int]:
         """None: there is no library."""
         return []
 

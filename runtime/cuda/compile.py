@@ -83,14 +83,16 @@ def compile_cuda(
     early = ("-DGRAPHC_EARLY_LAUNCH",) if early_launch() else ()
     meant = (f"-arch={arch}", f"-ftz={flush}", *early)
     digest = _headers_digest(_includes(text))
-    carried = cubins.place(folder, (text, digest, *meant)) if (folder := config.cubins()) else None
+    carried = (
+        cubins.cubin_path(folder, (text, digest, *meant)) if (folder := config.cubins()) else None
+    )
     if carried and (found := cubins.read(carried)):
         return Cubin(found[0], parse_usage(found[1]))
     compiler = compiler or find_compiler()
     options = (*OPTIONS, *meant, *compiler.options)
     parts = (text, digest, *options, *compiler.command, compiler.version)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
-    with cache.opened("cuda") as folder:
+    with cache.open_folder("cuda") as folder:
         stem = folder / f"{name}-{key}"
         try:
             image, log = _cached(stem, key) or _compiled(text, stem, key, compiler, options)
@@ -181,9 +183,9 @@ def _compiled(
     text: str, stem: Path, key: str, compiler: CudaCompiler, options: tuple[str, ...]
 ) -> tuple[bytes, str]:
     """Compile into the cache; the image comes last. The image and the log."""
-    source = cache.place(text.encode(), Path(f"{stem}.cu"))
+    source = cache.store_file(text.encode(), Path(f"{stem}.cu"))
     image, log = compiler.compile(source, options)
-    cache.place(log.encode(), Path(f"{stem}.log"))
+    cache.store_file(log.encode(), Path(f"{stem}.log"))
     with cache.scratch(stem.parent) as scratch:
         made = scratch / "image"
         made.write_bytes(image)

@@ -18,7 +18,7 @@ from graphc.runtime.compilers import cache
 _SIZE = struct.Struct("<I")
 
 
-def place(folder: Path, parts: Sequence[str]) -> Path:
+def cubin_path(folder: Path, parts: Sequence[str]) -> Path:
     """The file of the kernel that `parts` determine: its text, headers and options."""
     return folder / f"{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]}.cubin.z"
 
@@ -38,4 +38,4 @@ def write(file: Path, image: bytes, log: str) -> None:
     """Add a compiled kernel, whole or not at all."""
     text = log.encode()
     file.parent.mkdir(parents=True, exist_ok=True)
-    cache.place(zlib.compress(_SIZE.pack(len(text)) + text + image), file)
+    cache.store_file(zlib.compress(_SIZE.pack(len(text)) + text + image), file)

@@ -67,7 +67,7 @@ class CublasLt:
     @functools.cached_property
     def handle(self) -> c_void_p:
         """Made when it is first needed, and kept as long as the process."""
-        return self.made("cublasLtCreate")
+        return self.create("cublasLtCreate")
 
     def call(self, name: str, *arguments: Any) -> None:
         """CompileError, with the status, if the library does not take it."""
@@ -75,7 +75,7 @@ class CublasLt:
         if status:
             raise CompileError(f"{self.title}: {name} failed with status {status}")
 
-    def made(self, name: str, *arguments: Any) -> c_void_p:
+    def create(self, name: str, *arguments: Any) -> c_void_p:
         """What a function makes by its first argument."""
         found = c_void_p()
         self.call(name, byref(found), *arguments)
@@ -105,7 +105,7 @@ class PreparedProduct:
         return len(self._algorithms)
 
     @property
-    def rooms(self) -> list[int]:
+    def workspaces(self) -> list[int]:
         """The bytes of workspace that each algorithm takes."""
         return [WORKSPACE] * self.count
 
@@ -173,7 +173,7 @@ class PreparedProduct:
 
     def _keep(self, kind: str, *arguments: Any) -> c_void_p:
         """What the library makes, to be given back with this."""
-        made = self._library.made(f"cublasLt{kind}Create", *arguments)
+        made = self._library.create(f"cublasLt{kind}Create", *arguments)
         self._made.append((kind, made))
         return made
 

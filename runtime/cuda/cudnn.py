@@ -182,7 +182,7 @@ class PreparedConvolution:
         self._further = islice(self._proposed(), PROPOSED)
 
     @property
-    def rooms(self) -> list[int]:
+    def workspaces(self) -> list[int]:
         """The bytes of workspace that each plan takes; at most `PROPOSED`."""
         self._plans.extend(self._further)
         return [room for _, room in self._plans]

@@ -57,8 +57,8 @@ class Device:
         self._pop, self._entered = driver.Context.pop, Entered(self)
         with self.entered():
             self.staging = Staging(driver)
-            self.need_streams(1)
-        atexit.register(self._end)
+            self.ensure_streams(1)
+        atexit.register(self._shut_down)
 
     def entered(self) -> Entered:
         """Hold the device's lock and have its context current. What the driver raises inside
@@ -79,10 +79,10 @@ class Device:
             self.lock.release()
             raise
         try:
-            self._let_go()
+            self._free_retired()
         except BaseException as error:
             self.leave()
-            self.tell(error)
+            self.convert_error(error)
             raise
 
     def leave(self) -> None:
@@ -92,18 +92,18 @@ class Device:
         finally:
             self.lock.release()
 
-    def tell(self, error: BaseException | None) -> None:
+    def convert_error(self, error: BaseException | None) -> None:
         """RunError for an error of the driver."""
         if isinstance(error, self.driver.Error) and not isinstance(error, RunError):
             raise RunError(f"{self.name}: {error}; what the call updates may be lost") from error
 
-    def _let_go(self) -> None:
+    def _free_retired(self) -> None:
         """Give back what was retired, once nothing uses it."""
         if self._retired:
             self.driver.Context.synchronize()
             self._retired.clear()
 
-    def _end(self) -> None:
+    def _shut_down(self) -> None:
         """Let the device come to rest before the interpreter takes its memory away, and leave the
         context: PyCUDA would complain later."""
         if os.getpid() == self._process:
@@ -111,7 +111,7 @@ class Device:
                 self.driver.Context.synchronize()
             self._context.detach()
 
-    def need_streams(self, count: int) -> None:
+    def ensure_streams(self, count: int) -> None:
         """Let there be `count` non-blocking streams."""
         while len(self.streams) < count:
             self.streams.append(self.driver.Stream(NON_BLOCKING))
@@ -122,7 +122,7 @@ class Device:
 
     def copy_of(self, buffer: StateBuffer, layout: Layout) -> DeviceCopy:
         """The buffer's copy here under a layout, made if there is none; its contents may be old."""
-        name = self.name_under(layout)
+        name = self.copy_name(layout)
         found = buffer.copies.get(name)
         if found is None:
             type = buffer.type.with_layout(layout)
@@ -130,7 +130,7 @@ class Device:
         copy: DeviceCopy = found
         return copy
 
-    def name_under(self, layout: Layout) -> str:
+    def copy_name(self, layout: Layout) -> str:
         """What copies here under a layout are called: the device, if they are row-major."""
         return f"{self.name}{layout}"
 
@@ -147,7 +147,7 @@ class Entered:
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self._device.leave()
-        self._device.tell(error)
+        self._device.convert_error(error)
 
 
 class DeviceArena:

@@ -103,7 +103,7 @@ class PycudaDriver:
                 gc.enable()
         try:
             self._prioritise()
-            if before is not None and before.takes(graph):
+            if before is not None and before.try_update(graph):
                 return before
             return CapturedGraph(self, self._call("cuGraphInstantiate", graph, 0))
         finally:
@@ -238,7 +238,7 @@ class CapturedGraph:
         """Put one run of the whole graph on the stream."""
         self._launch(self._executable, stream.handle)
 
-    def takes(self, graph: Any) -> bool:
+    def try_update(self, graph: Any) -> bool:
         """Whether it does from now on what `graph` says: nodes and edges have to be the same. What
         is on its way already goes on as it was."""
         with suppress(self._driver.Error):

@@ -107,7 +107,7 @@ class StatePlaces:
         at = bisect.bisect_right(self._starts, place.start) - 1
         return self._order[at], place.start - self._starts[at]
 
-    def written(self, plan: Plan) -> list[int]:
+    def written_pieces(self, plan: Plan) -> list[int]:
         """The indices of the pieces that some step writes, ascending."""
         targets = [step.target for step in plan.steps if isinstance(step, Copy)]
         work = [step for step in plan.steps if isinstance(step, Launch | Loop)]
@@ -150,7 +150,7 @@ class Functions:
         self._plan, self._device, driver = plan, device, device.driver
         # Kernels of one image share its module, but those that draw tickets have counters of their
         # own: each is in another copy.
-        drawing = {name for name, kernel in plan.kernels.items() if kernel.draws}
+        drawing = {name for name, kernel in plan.kernels.items() if kernel.draws_tickets}
         copies: Counter[int] = Counter()
         keys: dict[str, tuple[int, int]] = {}
         for name, image in images.items():
@@ -223,12 +223,12 @@ class Functions:
         )
 
     def issues(
-        self, step: WrittenOut, addresses: Addresses, stream: Any = None, behind: bool = False
+        self, step: WrittenOut, addresses: Addresses, stream: Any = None, after_launch: bool = False
     ) -> list[Issue]:
-        """What puts a step on its stream, or on `stream`; directly `behind` a launch there."""
+        """What puts a step on its stream, or on `stream`; directly `after_launch` a launch there."""
         stream = stream or self._device.streams[step.stream]
         if isinstance(step, Launch):
-            return self._launches(step, addresses, stream, behind)
+            return self._launches(step, addresses, stream, after_launch)
         if isinstance(step, Copy):
             size = step.source.stop - step.source.start
             target, source = addresses.of(step.target), addresses.of(step.source)
@@ -240,14 +240,14 @@ class Functions:
         return [partial(event.record, stream)]
 
     def _launches(
-        self, step: Launch, addresses: Addresses, stream: Any, behind: bool
+        self, step: Launch, addresses: Addresses, stream: Any, after_launch: bool
     ) -> list[Issue]:
         kernel = self._plan.kernels[step.kernel]
         pointers = [addresses.of(x) + kernel.offset(n) for n, x in enumerate(step.arguments)]
         if (call := self._calls.get(step.kernel)) is not None:
             return [call.issue(kernel.rank, pointers, stream, **self._declared(step, addresses))]
         driver = self._device.driver
-        first, rest = (self._functions.get((step.kernel, x), []) for x in (behind, True))
+        first, rest = (self._functions.get((step.kernel, x), []) for x in (after_launch, True))
         functions = [*first[:1], *rest[1:]]
         return [
             partial(

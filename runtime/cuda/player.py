@@ -86,11 +86,13 @@ class CudaPlayer:
         images = compile_kernels(plan, device)
         with device.entered():
             self.copies = reserve_memory(plan, self.buffers, device)
-            device.need_streams(plan.streams)
+            device.ensure_streams(plan.streams)
             functions = Functions(plan, device, images, early)
-            self._kept = _Kept(functions, [Slot(plan, device, collects) for _ in range(SLOTS)])
+            self._kept = _DriverObjects(
+                functions, [Slot(plan, device, collects) for _ in range(SLOTS)]
+            )
         self._state = list(zip(self.buffers, self.copies, strict=True))
-        written = StatePlaces(plan).written(plan)
+        written = StatePlaces(plan).written_pieces(plan)
         self.updated = [(self.buffers[i], self.copies[i]) for i in written]
         self._issues: list[tuple[Issue, bool]] = []
         """What puts all steps on their streams, and whether it is a launch on the first of several:
@@ -200,7 +202,7 @@ class CudaPlayer:
             if u.number >= stop:
                 step = u.step
                 urgent = several and isinstance(step, Launch) and step.stream == 0
-                issues = functions.issues(step, addresses, behind=step.stream in launched)
+                issues = functions.issues(step, addresses, after_launch=step.stream in launched)
                 self._issues += [(x, urgent) for x in issues]
                 if isinstance(step, Launch) and functions.launches(step.kernel):
                     launched.add(step.stream)
@@ -253,11 +255,11 @@ class CudaPlayer:
             self.device.driver.memcpy_dtoh_async(slot.memory, address, stream)
         slot.done.record(stream)
         slot.keep, slot.busy = tuple(foreign), True
-        self._kept.turn()
+        self._kept.advance()
         return slot
 
 
-class _Kept:
+class _DriverObjects:
     """What the driver gave an executable: let go of as a whole."""
 
     def __init__(self, functions: Functions, slots: Sequence[Slot]) -> None:
@@ -276,6 +278,6 @@ class _Kept:
             slot.finish()
         return slot
 
-    def turn(self) -> None:
+    def advance(self) -> None:
         """Let the next call use the next slot."""
         self._slots.rotate(-1)

@@ -55,7 +55,7 @@ def reserve_memory(plan: Plan, state: Sequence[StateBuffer], device: Device) -> 
     arena = device.arena
     types = [binding.value.type for binding in plan.state]
     pairs = list(zip(state, types, strict=True))
-    named = [(id(b), device.name_under(t.layout)) for b, t in pairs]
+    named = [(id(b), device.copy_name(t.layout)) for b, t in pairs]
     missing = {n: t.nbytes for n, (b, t) in zip(named, pairs, strict=True) if n[1] not in b.copies}
     free, _ = device.driver.mem_get_info()
     needed = sum(missing.values())

@@ -42,7 +42,7 @@ class Staging:
             half = self._halves[0]
             room = self._size - half.used
             if room <= 0:
-                self._turn(stream)
+                self._advance(stream)
                 continue
             piece = content[start : start + room]
             staged = half.memory[half.used : half.used + piece.nbytes]
@@ -83,7 +83,7 @@ class Staging:
             stream.synchronize()
             piece[...] = staged
 
-    def _turn(self, stream: Any) -> None:
+    def _advance(self, stream: Any) -> None:
         """Go on in the other half once the device has read it."""
         self._halves[0].done.record(stream)
         self._halves.reverse()

@@ -58,7 +58,7 @@ class CudaTrial:
         found = library_for(self._device.driver, call)
         return "" if found is None else str(found.title)
 
-    def rooms(self, call: Call) -> list[int]:
+    def workspaces(self, call: Call) -> list[int]:
         """The bytes of workspace of each algorithm that the library has for a call; none if it does
         not take it."""
         with self._device.entered():

@@ -1,4 +1,4 @@
-"""The verifier's certificate of a plan."""
+"""The certificate that the verifier gives a plan."""
 
 from __future__ import annotations
 
@@ -7,34 +7,36 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Certificate:
-    """What has been proved, and over how much.
-
-    `accesses` are the ranges that the steps read and write; `pairs` counts, for each stretch of
-    bytes, the pairs of steps that were found in order. Of the `waits` for `events`, `needed` are
-    those that order steps which nothing before them orders. `digest` names the plan that was
-    verified.
-    """
+    """What was proved of a plan, and over how much."""
 
     plan: str
+    """The plan's name."""
     streams: int
     launches: int
     copies: int
     events: int
     waits: int
     needed: int
+    """Waits that order steps which nothing before them orders."""
     loops: int
     accesses: int
+    """Byte ranges that the steps read and write."""
     pairs: int
+    """Pairs of steps, per stretch of bytes, that were found in order."""
     peak_bytes: int
+    """Bytes of the work arena."""
     lower_bound_bytes: int
+    """The most bytes live at once over the serial order."""
     digest: str
+    """The digest of the verified plan."""
     meaning: str = ""
-    """What was found when the graph was compared with its trace, as the plan's notes have it."""
+    """The result of comparing the graph with its trace, as in the plan's notes; "" if not
+    compared."""
 
     @property
     def price_bytes(self) -> int:
-        """What each stream beyond the first costs: the bytes above the least that one stream
-        needs, divided among them."""
+        """Bytes per stream beyond the first: those above the lower bound, divided among these
+        streams."""
         return -(-(self.peak_bytes - self.lower_bound_bytes) // max(1, self.streams - 1))
 
     def __str__(self) -> str:

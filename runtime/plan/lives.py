@@ -1,4 +1,4 @@
-"""From which step of a plan to which each buffer of the work memory lives."""
+"""Lifetimes of the buffers in a plan's work memory."""
 
 from __future__ import annotations
 
@@ -11,20 +11,26 @@ from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Range, Step, all_
 
 @dataclass(frozen=True)
 class Life:
-    """Bytes `start` to `stop` of the work segment while they hold `value`: from the step that first
-    writes them, which comes from `where`, to the last that uses them. Steps have their numbers in
-    `all_steps`; what lives within a loop is part of the loop's own."""
+    """The lifetime of a value in bytes `start` to `stop` of the work segment.
+
+    Steps have their numbers in `all_steps`. Memory that is used within a loop lives as long as the
+    loop.
+    """
 
     value: str
+    """The value's name."""
     start: int
     stop: int
     first: int
+    """The first step, which writes it."""
     last: int
+    """The last step that uses it."""
     producer: str
     """The name of the first step: a kernel, a loop or `copy`."""
     reader: str
-    """The name of the last one."""
+    """The name of the last step."""
     where: Where = field(default_factory=Where)
+    """Where in the user's program the first step comes from."""
 
     @property
     def nbytes(self) -> int:
@@ -32,7 +38,7 @@ class Life:
 
 
 def step_name(step: Step) -> str:
-    """The kernel, the loop, `copy`, or the event `e3` that a step is about."""
+    """The name of a step: the kernel, the loop, `copy`, or an event such as `e3`."""
     if isinstance(step, Launch):
         return step.kernel
     if isinstance(step, Loop):
@@ -41,7 +47,7 @@ def step_name(step: Step) -> str:
 
 
 def accesses(step: Step) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
-    """What a step reads and writes."""
+    """The ranges that a step reads, and those it writes."""
     if isinstance(step, Copy):
         return (step.source,), (step.target,)
     return (step.reads, step.writes) if isinstance(step, Launch | Loop) else ((), ())
@@ -56,7 +62,7 @@ def top_steps(plan: Plan) -> Iterator[tuple[int, Step]]:
 
 
 def lives(plan: Plan) -> list[Life]:
-    """The lives of all buffers, in the order in which they begin."""
+    """The lifetimes of all buffers, in the order in which they begin."""
     uses: dict[tuple[str, int, int], list[tuple[int, Step]]] = {}
     for number, step in top_steps(plan):
         for place in (place for places in accesses(step) for place in places):
@@ -72,8 +78,8 @@ def _life(value: str, start: int, stop: int, uses: list[tuple[int, Step]]) -> Li
 
 
 def at_peak(plan: Plan) -> tuple[int, list[Life]]:
-    """The number of the step at which most bytes of work memory live, in the order of issue, and
-    what lives there, the largest first."""
+    """The number of the step at which most bytes of work memory are live in issue order, and what
+    is live there, the largest first."""
     found = lives(plan)
     alive = {n: [x for x in found if x.first <= n <= x.last] for n, _ in top_steps(plan)}
     number = max(alive, key=lambda n: sum(x.nbytes for x in alive[n]), default=0)

@@ -15,11 +15,13 @@ from graphc.runtime.plan.certificate import Certificate
 class Move:
     """How a range moves with a loop: by (t mod `period`) * `stride` bytes in iteration t.
 
-    A period of 2 is a pair of buffers that take turns, one of the loop's count a stack.
+    A period of 1 stays in place, 2 alternates between two buffers, and the loop's count is a stack.
     """
 
     stride: int
+    """Bytes per iteration."""
     period: int
+    """Iterations after which the range is back at its start."""
 
     def at(self, iteration: int) -> int:
         """The offset in bytes."""
@@ -27,45 +29,49 @@ class Move:
 
 
 STILL = Move(0, 1)
+"""A range that does not move."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """Bytes `start` to `stop` (exclusive) of a segment.
-
-    Segments are "work" (the transient arena), "state" (stays on the device between calls; offsets
-    are those of `Plan.state`) and "io" (the call's inputs and outputs; offsets of `Plan.io`).
-    `value` is the name of the value that lies there. Within loops `moves` says how the range moves
-    with each, the outermost first; with those that it does not name it does not move.
-    """
+    """Bytes `start` to `stop` (exclusive) of a segment."""
 
     segment: str
+    """"work" (the transient arena), "state" (stays on the device between calls; laid out as
+    `Plan.state`) or "io" (the call's inputs and outputs; laid out as `Plan.inputs` and
+    `Plan.outputs`)."""
     start: int
     stop: int
     value: str = field(default="", compare=False)
+    """The name of the value stored there; "" for none."""
     moves: tuple[Move, ...] = ()
+    """How the range moves with each enclosing loop, the outermost first; it is still in loops
+    beyond these."""
 
     def at(self, iterations: Sequence[int]) -> Range:
-        """Where it lies in these iterations of the enclosing loops, the outermost first."""
+        """The range in these iterations of the enclosing loops, the outermost first."""
         offset = sum(m.at(t) for m, t in zip(self.moves, iterations, strict=False))
         return Range(self.segment, self.start + offset, self.stop + offset, self.value)
 
     def overlaps(self, other: Range) -> bool:
+        """Whether the two share a byte."""
         return self.segment == other.segment and self.start < other.stop and other.start < self.stop
 
 
 @dataclass(frozen=True)
 class Launch:
-    """Run `kernel` on `stream` with `arguments` in the order of `Kernel`. `stage` is that of a loop
-    that has several."""
+    """Run `kernel` on `stream`."""
 
     stream: int
     kernel: str
     arguments: tuple[Range, ...]
+    """The kernel's arguments: what it reads, then what it writes."""
     reads: tuple[Range, ...]
     writes: tuple[Range, ...]
     where: Where = field(default_factory=Where)
+    """Where in the user's program it comes from."""
     stage: int = 0
+    """The stage of the enclosing wavefront that it belongs to; 0 in any other loop."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +82,12 @@ class Copy:
     source: Range
     target: Range
     stage: int = 0
+    """The stage of the enclosing wavefront; 0 in any other loop."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """Mark `event` when all that was put on `stream` before has ended."""
+    """Record `event` on `stream`: it completes when all earlier steps of the stream have ended."""
 
     stream: int
     event: int
@@ -88,7 +95,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Wait:
-    """Let what comes later on `stream` begin after `event`."""
+    """Make later steps of `stream` wait for `event`."""
 
     stream: int
     event: int
@@ -96,32 +103,35 @@ class Wait:
 
 @dataclass(frozen=True)
 class LoopCarry:
-    """What the iterations of a loop hand on. In the first one `old` is the value at `initial`, in
-    any other what the one before left as `new`; what the last one leaves lies at `last`. First and
-    last are meant in its stage."""
+    """A value that each iteration of a loop hands to the next."""
 
     old: str
+    """The value's name where an iteration reads it."""
     new: str
+    """The value's name where an iteration writes it."""
     initial: Range
+    """The value that the first iteration of the stage reads."""
     last: Range
+    """The value that the last iteration of the stage leaves."""
     stage: int = 0
+    """The stage of the wavefront that it belongs to."""
 
 
 @dataclass(frozen=True)
 class Stack:
-    """Element t of the value at `place`, along its first axis, is `element` in the iteration of
-    that number in its stage; in a loop that runs downwards the elements are counted from the
-    end."""
+    """A value whose element t along its first axis is `element` in iteration t of its stage. In a
+    loop that runs downwards, elements count from the end."""
 
     element: str
     place: Range
+    """The whole stack."""
     stage: int = 0
 
 
 @dataclass(frozen=True)
 class Link:
-    """In each iteration of `stage`, `element` is what the iteration before left as `value`, which
-    belongs to the stage before."""
+    """A value that one stage of a wavefront hands to the next: in each iteration, `element` of
+    `stage` is what the previous iteration of the stage before left as `value`."""
 
     element: str
     value: str
@@ -130,54 +140,62 @@ class Link:
 
 @dataclass(frozen=True)
 class Loop:
-    """Play `steps` `count` times on streams of the loop's own, the first of which is `stream`.
+    """Run `steps` `count` times on streams of the loop's own, of which `stream` is the first.
 
-    An iteration begins when the one before it has ended on all of them, so its events are its own.
-    `reads` and `writes` are what the loop needs from and leaves to other steps, the memory that is
-    used within an iteration being the last of what it writes. `carries`, `scanned` (elements that
-    iterations read) and `stacks` (that they write) say what the values named in `steps` are.
+    An iteration begins when the previous one has ended on all these streams, so its events are
+    local.
 
-    A loop of several stages is a wavefront: several loops of one length, each of which scans what
-    the one before it stacks, play at once, each an iteration behind the one before. Steps of stage
-    s play in all iterations but the first s and the last `stages` - 1 - s; `links` say what
-    stages hand on.
+    A loop of several stages is a wavefront: loops of equal length, each scanning what the one
+    before stacks, run concurrently, each an iteration behind the one before. Steps of stage s run
+    in all iterations but the first s and the last `stages` - 1 - s.
     """
 
     stream: int
     name: str
     count: int
+    """Iterations, those of later stages included."""
     steps: tuple[Step, ...]
     reads: tuple[Range, ...]
+    """What the loop needs from other steps."""
     writes: tuple[Range, ...]
+    """What the loop leaves to other steps; last, the memory used within an iteration."""
     carries: tuple[LoopCarry, ...] = ()
+    """Values that iterations hand on."""
     scanned: tuple[Stack, ...] = ()
+    """Stacks whose elements iterations read."""
     stacks: tuple[Stack, ...] = ()
+    """Stacks whose elements iterations write."""
     reverse: bool = False
+    """Whether it runs from the last element to the first."""
     where: Where = field(default_factory=Where)
     stage: int = 0
+    """The stage of an enclosing wavefront."""
     stages: int = 1
+    """The number of stages; 1 unless it is a wavefront."""
     links: tuple[Link, ...] = ()
+    """What stages hand to the next."""
 
     @property
     def length(self) -> int:
-        """In how many iterations each stage plays."""
+        """Iterations of each stage."""
         return self.count - self.stages + 1
 
     def plays(self, stage: int, iteration: int) -> bool:
-        """Whether the steps of `stage` play in this iteration."""
+        """Whether the steps of `stage` run in this iteration."""
         return stage <= iteration < stage + self.length
 
     @property
     def streams(self) -> int:
-        """How many streams the loop has."""
+        """The number of streams that it uses."""
         return 1 + max((step.stream for step in self.steps), default=0)
 
 
 Step = Launch | Copy | Record | Wait | Loop
+"""A step of a plan."""
 
 
 def all_steps(steps: Sequence[Step]) -> list[Step]:
-    """The steps, each loop followed by its own. A step's place in this list is its number."""
+    """The steps, each loop followed by its own. A step's position in this list is its number."""
     found: list[Step] = []
     for step in steps:
         found.append(step)
@@ -188,42 +206,51 @@ def all_steps(steps: Sequence[Step]) -> list[Step]:
 
 @dataclass(frozen=True)
 class LaunchPart:
-    """A launch of a joined launch: number `launch` of the kernel of step `step`, as `all_steps`
-    counts; of a copy number 0. With `waits` all blocks wait for each other before it. Blocks of one
-    number of parts with `own` are played by one block, which waits for itself alone."""
+    """A launch, or a copy, as part of a joined launch."""
 
     step: int
+    """The step's number."""
     launch: int
+    """The number of the launch among the kernel's; 0 for a copy."""
     waits: bool
-    own: bool = False
+    """Whether all blocks wait for each other before it."""
+    owns_rows: bool = False
+    """Whether its blocks own rows. Equally numbered blocks of such parts run on one block, with a
+    barrier of its threads in between."""
 
 
 @dataclass(frozen=True)
 class RepeatedParts:
-    """The loop that is step `step`, within a joined launch. With `waits` all blocks wait for each
-    other before it, else before the first part of each iteration."""
+    """A loop as part of a joined launch."""
 
     step: int
+    """The loop's step number."""
     parts: tuple[LaunchPart | RepeatedParts, ...]
+    """The parts of an iteration."""
     waits: bool = False
+    """Whether all blocks wait for each other before the loop; if not, before the first part of each
+    iteration."""
 
 
 @dataclass(frozen=True)
 class JoinedLaunch:
-    """The steps from number `first` to before `stop`, as `all_steps` counts, none of which waits or
-    records, as one cooperative launch: all its blocks run at once, play the `parts` in this order,
-    and wait for each other where that is said. `arguments` are those of `kernel`."""
+    """A run of steps as one cooperative launch: all its blocks run at once, execute the parts in
+    order and wait for each other where a part says so."""
 
     first: int
+    """The number of the first step."""
     stop: int
+    """The number after the last step. None of the steps waits or records."""
     parts: tuple[LaunchPart | RepeatedParts, ...]
     kernel: Kernel
+    """The kernel that runs all parts."""
     arguments: tuple[Range, ...]
+    """The kernel's arguments."""
 
 
 @dataclass(frozen=True)
 class Binding:
-    """A value that lives outside the work arena, and its place in its segment."""
+    """A value outside the work arena and its place in its segment."""
 
     value: Value
     place: Range
@@ -231,13 +258,14 @@ class Binding:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What one call is estimated to take, in microseconds; the same with all kernels one after
-    another; and what it takes `least` on any number of streams. They rank plans, and predict
-    nothing."""
+    """Estimated times of one call, in microseconds. They rank plans and predict nothing."""
 
     microseconds: float = 0.0
+    """The plan as it is."""
     serial: float = 0.0
+    """All kernels one after another."""
     least: float = 0.0
+    """The least on any number of streams."""
 
 
 NOT_ESTIMATED = Estimate()
@@ -245,7 +273,7 @@ NOT_ESTIMATED = Estimate()
 
 @dataclass(frozen=True)
 class Plan:
-    """Steps in the order in which they are issued; `streams` FIFO queues.
+    """Steps in the order in which they are issued to `streams` FIFO queues.
 
     Every stream forks from stream 0 and is joined by it at the end, by events where no other edge
     implies the order. Plans of one device run one after another. A loop is one step, whatever its
@@ -254,10 +282,13 @@ class Plan:
 
     name: str
     device: str
+    """The kind of device, such as "cuda"."""
     streams: int
     steps: tuple[Step, ...]
     kernels: dict[str, Kernel]
+    """The kernels by name."""
     state: tuple[Binding, ...]
+    """State values, in the order of the state segment."""
     inputs: tuple[Binding, ...]
     outputs: tuple[Binding, ...]
     peak_bytes: int
@@ -268,16 +299,16 @@ class Plan:
     """What the planner chose and why, one line each (`streams: auto chose 1 ...`)."""
     estimate: Estimate = field(default=NOT_ESTIMATED, compare=False)
     joined: tuple[JoinedLaunch, ...] = ()
-    """Runs of steps that a device may play as one launch each, in their order. The steps say what
-    is computed, with these or without."""
+    """Runs of steps that a device may execute as one launch each, in order. The steps define what
+    is computed, with or without these."""
 
     prove: ClassVar[Callable[[Plan], Certificate]]
-    """Set by `graphc.runtime.proof`, which stands above this folder."""
-    written: ClassVar[Callable[[Plan, bool], str]]
-    """Set by `text.py`, which knows what a plan is."""
+    """The verifier, set by `graphc.runtime.proof`, which imports this package."""
+    format_text: ClassVar[Callable[[Plan, bool], str]]
+    """The printer, set by `text.py`, which imports this module."""
 
     def verify(self) -> Certificate:
-        """Prove the plan's orderings; raises PlanError. `graphc.runtime.proof` has the proof."""
+        """Prove the plan's orderings; raises PlanError. The proof is in `graphc.runtime.proof`."""
         return Plan.prove(self)
 
     def __str__(self) -> str:
@@ -291,5 +322,5 @@ class Plan:
         return details(f"{title}peak {self.peak_bytes:,} bytes of work memory", str(self))
 
     def text(self, measured: bool = False) -> str:
-        """One line per step. `measured` adds measured times where there are any."""
-        return Plan.written(self, measured)
+        """The plan with one line per step; `measured` includes notes with measured times."""
+        return Plan.format_text(self, measured)

@@ -1,9 +1,8 @@
-"""Plans as JSON and back: what the cache keeps of a program.
+"""Encode plans as JSON and decode them, for the cache of programs.
 
-A plan is a tree of frozen dataclasses. Each is a list of its class's number and its fields in
-their order; tuples and dicts have numbers of their own. Nothing but these classes is ever made of
-what is read, so a file can hold no code; whether the plan that it holds is sound, `Plan.verify`
-says.
+A plan is a tree of frozen dataclasses. Each is encoded as a list of its class's number and its
+fields in order; tuples and dicts have numbers of their own. Decoding creates only these classes, so
+a file cannot contain code; `Plan.verify` then checks whether the plan is sound.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _NAMES = tuple(tuple(f.name for f in fields(cls)) for cls in _CLASSES)
 
 
 def encoded(value: Any) -> Any:
-    """What `json` can write of a plan or a part of one. TypeError for anything else."""
+    """A plan, or a part of one, as data for `json`. Raises TypeError for anything else."""
     if value is None or type(value) in (str, int, float, bool):
         return value
     if type(value) is tuple:
@@ -55,7 +54,7 @@ def encoded(value: Any) -> Any:
 
 
 def decoded(value: Any) -> Any:
-    """The inverse of `encoded`. ValueError or TypeError if it is none of its results."""
+    """The inverse of `encoded`. Raises ValueError or TypeError for other data."""
     if type(value) is not list:
         return value
     number, *parts = value

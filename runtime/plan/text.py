@@ -1,4 +1,4 @@
-"""A plan as text: a header, then one line per step."""
+"""Print a plan as text: a header, then one line per step."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from graphc.base.errors import PlanError
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Range, Record, Step, all_steps
 
 MEASURED = "measured"
-"""A note that begins with this word depends on the machine's times."""
+"""Notes that begin with this word depend on measured times."""
 
 
 def plan_text(plan: Plan, measured: bool = False) -> str:
-    """The plan's name, device, counts, memory and notes; then its steps in the order of issue.
+    """The plan's name, device, counts, memory and notes, then its steps in issue order.
 
-    A step's fields, split at spaces, are: its number, `sN`, `launch` `copy` `record` `wait` or
+    A step's fields, separated by spaces, are: its number, `sN`, `launch` `copy` `record` `wait` or
     `loop`, the kernel, value, event or loop, then `reads` and `writes` with ranges
-    `value=segment+start..stop` in bytes, then what it comes from after a `#`. A loop has `times N`
-    before what it reads; its own steps follow, two places further in, with the streams counted
-    from the loop's; `~stride%period` behind a range says how it moves with each of the loops
-    around it. Notes that begin with `measured` are left out unless `measured`.
+    `value=segment+start..stop` in bytes, then its origin after a `#`. A loop has `times N` before
+    what it reads; its steps follow, indented by two columns, with streams relative to the loop's.
+    `~stride%period` after a range tells how it moves with each enclosing loop. Notes that begin
+    with `measured` appear only if `measured`.
     """
     notes = [n for n in plan.notes if measured or not n.startswith(MEASURED)]
     steps = all_steps(plan.steps)
@@ -36,12 +36,12 @@ def plan_text(plan: Plan, measured: bool = False) -> str:
 
 
 def megabytes(nbytes: int) -> str:
-    """Such as `3.45 MB` (1 MB = 10^6 bytes)."""
+    """A size such as `3.45 MB` (1 MB = 10^6 bytes)."""
     return f"{nbytes / 1e6:.2f} MB"
 
 
 def _depths(steps: Sequence[Step], depth: int) -> list[int]:
-    """How many loops are around each of all steps."""
+    """The number of loops around each step."""
     depths = []
     for step in steps:
         depths.append(depth)
@@ -101,4 +101,4 @@ def _place(place: Range) -> str:
     return f"{place.value}={place.segment}+{place.start}..{place.stop}{moves}"
 
 
-Plan.written = plan_text
+Plan.format_text = plan_text

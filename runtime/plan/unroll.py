@@ -1,4 +1,4 @@
-"""A plan's loops written out, for devices that play lists of steps, as CUDA graphs are."""
+"""Unroll a plan's loops for devices that run flat lists of steps, such as CUDA graphs."""
 
 from __future__ import annotations
 
@@ -9,30 +9,33 @@ from itertools import count
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Range, Record, Step, Wait, all_steps
 
 WrittenOut = Launch | Copy | Record | Wait
-"""A step that is no loop."""
+"""A step that is not a loop."""
 
 
 @dataclass(frozen=True)
 class Unrolled:
-    """A step without moves; the number, as `all_steps` counts, of the step that it is; and the
-    iterations of the loops around that, the outermost first."""
+    """A step with its ranges resolved for one iteration."""
 
     step: WrittenOut
     number: int
+    """The number of the step in the plan."""
     iterations: tuple[int, ...] = ()
+    """The iterations of the enclosing loops, the outermost first."""
 
 
 def unrolled(plan: Plan) -> list[Unrolled]:
-    """The steps of `plan` without loops, in the order of issue.
+    """The steps of `plan` without loops, in issue order.
 
-    The other streams of a loop are the plan's, counted on from the loop's; events at the ends of
-    each iteration fork and join them. All events are recorded once.
+    A loop's further streams become streams of the plan, counted from the loop's; events at the ends
+    of each iteration fork and join them. Each event is recorded once.
     """
     fresh = count(1 + max((s.event for s in plan.steps if isinstance(s, Record)), default=-1))
     return list(_Unrolling(plan.streams, fresh).steps(plan.steps, 0, ()))
 
 
 class _Unrolling:
+    """Unrolls steps, with new events from `fresh`."""
+
     def __init__(self, streams: int, fresh: Iterator[int]) -> None:
         self.streams, self.fresh = streams, fresh
 
@@ -44,8 +47,8 @@ class _Unrolling:
         origin: int = 0,
         around: Loop | None = None,
     ) -> Iterator[Unrolled]:
-        """`steps` of the loop `around`, the first of which has the number `first`, in these
-        iterations of it and those around it, whose streams begin at `origin`."""
+        """`steps` of the loop `around`, numbered from `first`, in these iterations of the enclosing
+        loops, whose streams begin at `origin`."""
         events: dict[int, int] = {}
         number = first
         for step in steps:
@@ -66,6 +69,7 @@ class _Unrolling:
     def loop(
         self, loop: Loop, number: int, iterations: tuple[int, ...], stream: int
     ) -> Iterator[Unrolled]:
+        """The steps of all iterations of a loop, with the events that join and fork its streams."""
         others = [(stream + n) % self.streams for n in range(1, loop.streams)]
         for t in range(loop.count):
             inside = (*iterations, t)
@@ -81,10 +85,13 @@ class _Unrolling:
 
 
 def _plays(step: Launch | Copy, around: Loop | None, iterations: tuple[int, ...]) -> bool:
+    """Whether a step runs in these iterations."""
     return around is None or around.plays(step.stage, iterations[-1])
 
 
 def _at(step: WrittenOut, iterations: tuple[int, ...]) -> WrittenOut:
+    """The step in these iterations."""
+
     def places(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
         return tuple(place.at(iterations) for place in ranges)
 

@@ -1,1 +1,1 @@
-"""From the graph after all passes to a plan: tasks, order, streams, memory, loops."""
+"""Turn a graph of kernels into a plan: tasks, order, streams, memory, loops."""

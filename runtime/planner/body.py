@@ -1,4 +1,4 @@
-"""The tasks of a loop's body, and where its values lie in what the loop is given."""
+"""Build the tasks of a loop's body, whose values are stored in the loop's operands."""
 
 from __future__ import annotations
 
@@ -30,22 +30,24 @@ def plan_body(
     arrange: ArrangeTasks,
     alignment: int,
     op: Scan,
-    wanted: Collection[int],
-    dying: Collection[int],
-    free: Collection[int],
+    needed: Collection[int],
+    overwritable: Collection[int],
+    movable: Collection[int],
 ) -> LoopBody:
-    """The planned body of `op`. Stacks begin on multiples of `alignment` bytes. `wanted` are the
-    numbers of the stacks that the loop is to make, `dying` those of the scanned values that a stack
-    may lie over, and `free` those of the stacks that may lie there. Raises PlanError for a node
-    without a kernel."""
+    """The planned body of `op`. Raises PlanError for a node without a kernel.
+
+    Stacks begin on multiples of `alignment` bytes. `needed` are the numbers of the stacks that the
+    loop must write, `overwritable` those of the scanned values that a stack may replace in memory,
+    and `movable` those of the stacks that may do so.
+    """
     within = partial(plan_body, kernels, arrange, alignment)
-    made = _BodyAssembly(op, kernels, within, alignment, wanted, dying, free)
+    made = _BodyAssembly(op, kernels, within, alignment, needed, overwritable, movable)
     tasks = made.in_order()
     return LoopBody(op, tasks, arrange(tasks), made.slots, made.stacks, made.overlays)
 
 
 class _BodyAssembly(Assembly):
-    """See `plan_body`."""
+    """Collects the tasks of a body; see `plan_body`."""
 
     def __init__(
         self,
@@ -53,13 +55,13 @@ class _BodyAssembly(Assembly):
         kernels: Mapping[str, Kernel],
         plan_body: PlanBody,
         alignment: int,
-        wanted: Collection[int],
-        dying: Collection[int],
-        free: Collection[int],
+        needed: Collection[int],
+        overwritable: Collection[int],
+        movable: Collection[int],
     ) -> None:
         super().__init__(op.body, kernels, plan_body)
         self.op, self.alignment = op, alignment
-        self.wanted, self.dying, self.free = wanted, dying, free
+        self.needed, self.overwritable, self.movable = needed, overwritable, movable
         self.slots: dict[int, CarrySlot] = {}
         self.stacks: dict[int, Value] = {}
         self.overlays: dict[int, int] = {}
@@ -70,7 +72,7 @@ class _BodyAssembly(Assembly):
             self.place(v, f"scanned {j}", v.type.nbytes, *self.entries(v))
         for i in range(op.carries):
             self.place_carry(i)
-        for k in wanted:
+        for k in needed:
             self.place_stack(k)
         self.claim_initial_values()
         self.launch_all()
@@ -78,7 +80,7 @@ class _BodyAssembly(Assembly):
             self.copy(self.home[root], replace(target, value=root.name))
 
     def entries(self, element: Value) -> tuple[int, Move]:
-        """Start and movement of the elements of a stack."""
+        """Start and movement of a stack's elements."""
         size, count = element.type.nbytes, self.op.length
         return (
             (size * (count - 1), Move(-size, count)) if self.op.reverse else (0, Move(size, count))
@@ -87,6 +89,7 @@ class _BodyAssembly(Assembly):
     def place(
         self, value: Value, operand: str, nbytes: int, start: int = 0, move: Move = STILL
     ) -> None:
+        """Store `value` in an operand."""
         buffer = self.add_buffer(PlannedBuffer(operand, nbytes, start, move))
         self.home[value] = BufferAccess(buffer, value.name, turn=OLD)
 
@@ -98,18 +101,20 @@ class _BodyAssembly(Assembly):
         return BufferAccess(both, name, (0, size))
 
     def place_carry(self, i: int) -> None:
+        """Choose where the old and new values of carry `i` are stored."""
         op = self.op
         old, new = op.old_carries[i], self.roots[op.new_carries[i]]
         if new == old:
             return self.place(old, f"constant carry {i}", old.type.nbytes)
         fresh = new in self.producer and new not in self.home
-        stacked = [self.roots[op.stacks[k]] for k in self.wanted]
+        stacked = [self.roots[op.stacks[k]] for k in self.needed]
         if fresh and (new in stacked or old in stacked):
             # Of two stacks that are an entry apart only one may begin where it must.
             both = new not in stacked or old.type.nbytes % self.alignment == 0
             stacks = new in stacked, old in stacked and both
             slot = stacked_slot(old, new, op.length, op.reverse, *stacks)
         elif self.may_overwrite(old, new):
+            self.overwriting.decide(old, new)
             slot = slot_in_place(old, new)
         else:
             slot = paired_slot(old, new, op.length)
@@ -117,7 +122,7 @@ class _BodyAssembly(Assembly):
         old_place, new_place = slot.moves(op.length, op.reverse)
         self.place(old, f"carry {i}", old.type.nbytes, *old_place)
         buffer = self.home[old].buffer
-        if slot.own:
+        if slot.needs_buffer:
             buffer = self.add_buffer(PlannedBuffer(f"carry {i}", old.type.nbytes, *new_place))
         target = BufferAccess(buffer, new.name)
         if fresh:
@@ -126,9 +131,10 @@ class _BodyAssembly(Assembly):
             self.copies.append((new, target))
 
     def place_stack(self, k: int) -> None:
+        """Choose where stack `k` is stored, unless a carry holds it."""
         element = self.roots[self.op.stacks[k]]
         self.stacks[k] = element
-        if any(slot.holds(element) for slot in self.slots.values()):
+        if any(slot.has_stack_of(element) for slot in self.slots.values()):
             return
         start, move = self.entries(element)
         target = BufferAccess(
@@ -141,12 +147,14 @@ class _BodyAssembly(Assembly):
         self.home[element] = self.overlaid(k, element) or target
 
     def overlaid(self, k: int, element: Value) -> BufferAccess | None:
-        """The scanned value that the stack may lie over."""
-        if k not in self.free:
+        """The scanned value that stack `k` can replace in memory, which it then does; None if there
+        is none."""
+        if k not in self.movable:
             return None
-        for j in sorted(set(self.dying) - set(self.overlays.values())):
+        for j in sorted(set(self.overwritable) - set(self.overlays.values())):
             x = self.op.elements[j]
             if x.type.nbytes == element.type.nbytes and self.may_overwrite(x, element):
+                self.overwriting.decide(x, element)
                 self.overlays[k] = j
                 return replace(self.home[x], value=element.name, turn=NEW)
         return None

@@ -1,22 +1,21 @@
-"""Concurrency cost model: the time of a kernel on a device, alone and beside others.
+"""Concurrency cost model: the time of a kernel on a device, alone and concurrently with others.
 
-The model is `slowdown`, and what it assumes is this:
+`slowdown` is the model. It assumes:
 
-1. A device has places, the workers of a CPU or the multiprocessors of a GPU, and a rate at which
-   its memory moves bytes. A kernel alone takes a share of both, the same from its beginning to its
-   end: the average over the rounds in which its chunks or blocks come to a place, the last of which
-   may leave places empty.
-2. Kernels beside each other run as fast as alone while their shares add up to at most one. Where
-   they add up to more, all slow down alike, until places and memory are just used up. So two
-   kernels that each fill the device take as long beside each other as one after the other, and what
-   is gained is empty places: of kernels that are too small, and of last rounds.
-3. A place on a CPU gives the rate of a core; two cores use up what memory moves. A third of a
-   GPU's multiprocessors do. `full_threads` of a multiprocessor fill it.
-4. Left out: caches, which kernels beside each other share and one after another inherit;
-   priorities, which decide who slows down and not how much is done; clocks.
+1. A device has places, which are a CPU's workers or a GPU's multiprocessors, and a memory
+   bandwidth. A kernel alone uses a constant fraction of both: the average over the rounds in which
+   its chunks or blocks get a place, the last of which may leave places empty.
+2. Concurrent kernels run at full speed while their fractions add up to at most one. Beyond that all
+   slow down equally, so that places or bandwidth are exactly used up. Two kernels that each fill
+   the device therefore gain nothing from concurrency; what is gained is empty places, of small
+   kernels and of last rounds.
+3. A CPU core uses the bandwidth of a core, and two cores use up the memory's bandwidth. A third of
+   a GPU's multiprocessors do. `full_threads` fill a multiprocessor.
+4. Not modelled: caches, which concurrent kernels share and successive ones inherit; priorities,
+   which decide who slows down but not how much work is done; clock frequencies.
 
-A time that was measured takes the place of the estimate of that kernel, shares stay as they are.
-The times rank launches and streams. They are no predictions.
+A measured time replaces the estimate of that kernel, but not its fractions. The times rank launches
+and streams; they are not predictions.
 """
 
 from __future__ import annotations
@@ -29,23 +28,25 @@ from graphc.base.target import Kind, kind_of
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 
 MEMORY_PLACES = 2
-"""Cores that together use up the rate at which a CPU's memory moves bytes."""
+"""CPU cores that together use up the memory bandwidth."""
 MEMORY_SHARE = 3
-"""One part in so many of a GPU's multiprocessors uses up the rate of its memory."""
+"""One part in this many of a GPU's multiprocessors uses up the memory bandwidth."""
 
 
 @dataclass(frozen=True)
 class Demand:
-    """What a kernel takes of a device: `microseconds` alone, the share of the `places` and of the
-    `memory`'s rate meanwhile."""
+    """What a kernel needs of a device."""
 
     microseconds: float
+    """Its time alone."""
     places: float = 1.0
+    """The fraction of places that it occupies meanwhile."""
     memory: float = 0.0
+    """The fraction of the memory bandwidth that it uses meanwhile."""
 
 
 def slowdown(demands: Iterable[Demand]) -> float:
-    """How many times as long kernels take beside each other as alone; at least 1."""
+    """The factor by which concurrent kernels slow down; at least 1."""
     places = memory = 0.0
     for demand in demands:
         places += demand.places
@@ -55,12 +56,13 @@ def slowdown(demands: Iterable[Demand]) -> float:
 
 @dataclass(frozen=True)
 class DeviceModel:
-    """A device that plays plans: its name, the workers of a CPU, and the microseconds of kernels
-    that were measured on it, alone."""
+    """The device that a plan is made for."""
 
     device: str
     workers: int = 1
+    """The workers of a CPU."""
     measured: Mapping[str, float] = field(default_factory=dict)
+    """Measured microseconds of kernels alone, by name."""
 
     @property
     def event(self) -> float:
@@ -69,11 +71,11 @@ class DeviceModel:
 
     @property
     def barrier(self) -> float:
-        """Microseconds that all blocks of a launch wait for each other; 0 where they cannot."""
+        """Microseconds of a barrier of all blocks of a launch; 0 where there is none."""
         return kind_of(self.device).rates.barrier
 
     def kernel(self, kernel: Kernel) -> Demand:
-        """What a launch of the kernel takes."""
+        """The demand of a run of the kernel."""
         kind = kind_of(self.device)
         fills = [_fill(kind, launch) for launch in kernel.launches]
         if kind.multiprocessors:
@@ -92,14 +94,14 @@ class DeviceModel:
         return Demand(alone, min(1.0, places), min(reach, kernel.bytes / rate / max(alone, 1e-9)))
 
     def copy(self, nbytes: int) -> Demand:
-        """What a copy of so many bytes takes: all of the memory's rate."""
+        """The demand of a copy of `nbytes`: the whole memory bandwidth."""
         kind = kind_of(self.device)
         rate = kind.rates.bytes * (1 if kind.multiprocessors else min(self.workers, MEMORY_PLACES))
         return Demand(kind.rates.launch + 2 * nbytes / rate, 1.0, 1.0)
 
 
 class OverlapSimulation:
-    """Kernels beside each other on one device, as time goes on."""
+    """Simulates concurrent kernels on one device over time."""
 
     def __init__(self, demands: Sequence[Demand]) -> None:
         self.demands = demands
@@ -108,19 +110,19 @@ class OverlapSimulation:
         """Of each kernel that runs what is left to do, in microseconds alone."""
 
     def start(self, i: int, delay: float = 0.0) -> None:
-        """Let kernel i begin `delay` microseconds from now."""
+        """Start kernel i `delay` microseconds from now."""
         self.left[i] = self.demands[i].microseconds + delay
 
     def slowdown(self) -> float:
         return slowdown([self.demands[i] for i in self.left])
 
     def full(self) -> bool:
-        """Whether what runs leaves nothing to others."""
+        """Whether the running kernels leave nothing to others."""
         running = [self.demands[i] for i in self.left]
         return sum(d.places for d in running) >= 1 or sum(d.memory for d in running) >= 1
 
     def advance(self) -> list[int]:
-        """Go on to the next end; the kernels that end there."""
+        """Advance to the next completion; returns the kernels that complete."""
         slow = self.slowdown()
         step = min(self.left.values())
         ended = [i for i, left in self.left.items() if left <= step]
@@ -130,8 +132,8 @@ class OverlapSimulation:
 
 
 def spent(runs: Iterable[tuple[float, Demand]], until: float = math.inf) -> float:
-    """Microseconds in which kernels that run beside each other, with so much left to do alone, end
-    or have done `until` microseconds of it."""
+    """Microseconds until concurrent kernels, given as (remaining microseconds alone, demand),
+    complete, or until one has done `until` microseconds of its work."""
     in_turn = sorted(runs, key=lambda run: run[0])
     places, memory = sum(d.places for _, d in in_turn), sum(d.memory for _, d in in_turn)
     done = total = 0.0
@@ -147,8 +149,11 @@ def spent(runs: Iterable[tuple[float, Demand]], until: float = math.inf) -> floa
 def makespan(
     before: Sequence[Sequence[int]], streams: Sequence[int], demands: Sequence[Demand], event: float
 ) -> float:
-    """Microseconds until the last kernel ends. Each begins when those `before` it have ended, those
-    of its own stream among them, and `event` later if one of them is of another stream."""
+    """Microseconds until the last kernel completes.
+
+    Each starts when those `before` it have completed, its stream's predecessor among them, and
+    `event` later if one of them is on another stream.
+    """
     after: list[list[int]] = [[] for _ in before]
     for i, earlier in enumerate(before):
         for j in earlier:
@@ -170,7 +175,7 @@ def makespan(
 
 
 def joined(demands: Sequence[Demand], microseconds: float) -> Demand:
-    """What kernels that take so long together, in any order, take as one."""
+    """The demand of several kernels, run in any order within `microseconds`, as one."""
     whole = max(microseconds, 1e-9)
 
     def share(shares: Iterable[float]) -> float:
@@ -181,12 +186,12 @@ def joined(demands: Sequence[Demand], microseconds: float) -> Demand:
 
 
 def _places(kind: Kind, threads: int) -> int:
-    """Blocks of so many threads that run at once where multiprocessors are full."""
+    """Blocks of `threads` that run at once where multiprocessors are full."""
     return kind.multiprocessors * max(1, kind.full_threads // threads)
 
 
 def _fill(kind: Kind, launch: GridLaunch) -> float:
-    """The share of a GPU that a launch uses, averaged over its rounds."""
+    """The fraction of a GPU that a launch uses, averaged over its rounds."""
     if not kind.multiprocessors:
         return 1.0
     x, y, z = launch.block

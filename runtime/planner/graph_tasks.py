@@ -1,4 +1,4 @@
-"""The tasks of a whole graph: its inputs, outputs and state, and what it updates in place."""
+"""Build the tasks of a whole graph: inputs, outputs, state, and in-place updates."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ def make_tasks(
     streams: int = 1,
     machine: DeviceModel = DeviceModel("cpu"),  # noqa: B008
 ) -> Tasks:
-    """The tasks of `graph`; `kernels` maps the name of each node's first output to its kernel,
-    those of the bodies of its loops included, which are planned for `streams` and `machine`.
+    """The tasks of `graph`. Raises PlanError for a node without a kernel.
 
-    Raises PlanError for a node without a kernel.
+    `kernels` maps the name of each node's first output to its kernel, those of loop bodies
+    included. Bodies are planned for `streams` and `machine`.
     """
-    arrange_body = partial(arrange, streams=streams, machine=machine, looped=True)
+    arrange_body = partial(arrange, streams=streams, machine=machine, in_loop=True)
     plan = partial(plan_body, kernels, arrange_body, kind_of(machine.device).copied_bytes)
     return _GraphAssembly(graph, kernels, plan).tasks_in_order()
 
 
 class _GraphAssembly(Assembly):
-    """The tasks of a whole graph."""
+    """Collects the tasks of a whole graph."""
 
     def __init__(self, graph: Graph, kernels: Mapping[str, Kernel], plan_body: PlanBody) -> None:
         super().__init__(graph, kernels, plan_body)
         self.updates = {s: self.roots[new] for s, new in graph.updates if self.roots[new] != s}
-        self.state = [(v, self.settle(v, "state", OLD)) for v in graph.state]
-        self.inputs = [(v, self.settle(v, "io", OLD)) for v in graph.inputs]
+        self.state = [(v, self.assign_buffer(v, "state", OLD)) for v in graph.state]
+        self.inputs = [(v, self.assign_buffer(v, "io", OLD)) for v in graph.inputs]
         in_place = self.choose_in_place()
         self.outputs = self.place_outputs()
         self.claim_initial_values()
@@ -55,16 +55,18 @@ class _GraphAssembly(Assembly):
         return self.in_order(inputs=self.inputs, outputs=self.outputs, state=self.state)
 
     def choose_in_place(self) -> set[Value]:
-        """The state whose new contents their producer writes straight into the state's buffer."""
+        """The state whose producer writes the new contents directly to the state's buffer."""
         chosen: set[Value] = set()
         for state, new in self.updates.items():
             if self.may_overwrite(state, new):
+                self.overwriting.decide(state, new)
                 self.home[new] = BufferAccess(self.home[state].buffer, new.name)
                 chosen.add(state)
         return chosen
 
     def place_outputs(self) -> list[tuple[Value, BufferAccess]]:
-        """An output's own io buffer is the home of its root, if that has none yet."""
+        """Store each output's root in the output's io buffer if the root has no buffer yet; returns
+        the outputs."""
         outputs = []
         for value in self.graph.outputs:
             root = self.roots[value]
@@ -74,7 +76,7 @@ class _GraphAssembly(Assembly):
         return outputs
 
     def copy_update(self, state: Value) -> None:
-        """Copy the new contents into the state's buffer; through the work arena if they are the
+        """Copy new contents to the state's buffer. They go through the work arena if they are the
         old contents of other state that is itself updated."""
         source = self.home[self.updates[state]]
         if self.updates[state] in self.updates:

@@ -1,21 +1,23 @@
-"""A loop's body as tasks, and what the loop looks like from outside.
+"""A loop's body as tasks, and the loop's interface to the plan around it.
 
-The body is planned once, whatever the count, as a program of its own whose inputs and outputs lie
-in operands: memory that the plan around it gives the loop, in which a buffer of the body may move
-with the iterations. What lives within an iteration is packed into one buffer of the outer plan.
+The body is planned once, whatever the count, like a program whose inputs and outputs are operands:
+memory of the surrounding plan, in which a buffer of the body may move with the iterations. Values
+that live within an iteration are packed into one buffer of the outer plan.
 
-Where the values lie that iterations hand on:
-- A carry that is also stacked, before or after the iteration, lies in the stack alone, which has
-  one entry more: the initial value at the end where the loop begins. The stack of old values and
-  that of new ones are the same bytes, an entry apart, and so is the last carry. Nothing is copied.
-- Else the new value overwrites the old one where the kernel allows that and all other readers of
+Storage of the values that iterations hand on:
+
+- A carry that is also stacked, before or after the iteration, is stored only in the stack, which
+  has one more entry: the initial value, at the end where the loop begins. The stacks of old and new
+  values are the same bytes, one entry apart, and the last carry is an entry. Nothing is copied.
+- Otherwise the new value overwrites the old one, if the kernel allows that and all other readers of
   the old one can come before.
-- Else two buffers take turns.
-A new carry that is not made by a kernel of the body (two carries that are swapped, an element of a
-scanned value) is copied, and so is a value that is stacked twice.
+- Otherwise two buffers alternate.
 
-A stack may lie over a scanned value that nothing else reads, under the same condition as a carry
-in place: the activated gates of an LSTM over the sums that they are made of.
+A new carry that no kernel of the body computes (two swapped carries, an element of a scanned value)
+is copied, and so is a value that is stacked twice.
+
+A stack may replace a scanned value that nothing else reads, under the same condition as a carry in
+place: an LSTM's activated gates replace the sums that they are computed from.
 """
 
 from __future__ import annotations
@@ -33,21 +35,24 @@ from graphc.runtime.planner.tasks import FIRST, NEW, BufferAccess, Tasks, aligne
 
 @dataclass(frozen=True)
 class CarrySlot:
-    """Where a carry lies: `nbytes` of which the initial value, the last one and the stacks of new
-    and of old values begin at these offsets; None for a stack that is not there.
-
-    `period` is 1 for a carry in place, 2 for two buffers, else that of a stack. `old` and `new` are
-    the names of its values in the body.
-    """
+    """The storage of a carry."""
 
     old: Value
+    """The carry's old value in the body."""
     new: Value
+    """The carry's new value in the body."""
     nbytes: int
+    """Bytes of the slot."""
     period: int
+    """1 for a carry in place, 2 for two alternating buffers, else the loop's count: a stack."""
     initial: int
+    """Byte offset of the initial value."""
     last: int
+    """Byte offset of the last value."""
     new_stack: int | None = None
+    """Byte offset of the stack of new values; None if there is none."""
     old_stack: int | None = None
+    """Byte offset of the stack of old values; None if there is none."""
 
     @property
     def size(self) -> int:
@@ -55,26 +60,28 @@ class CarrySlot:
         return self.old.type.nbytes
 
     @property
-    def own(self) -> bool:
-        """Whether it needs memory of its own: in place it may lie in any buffer of its size."""
+    def needs_buffer(self) -> bool:
+        """Whether it needs a buffer of its own; a carry in place may use any of its size."""
         return self.period != 1 or self.stacked
 
     @property
     def stacked(self) -> bool:
+        """Whether the carry is stored in its stack."""
         return self.new_stack is not None or self.old_stack is not None
 
-    def holds(self, element: Value) -> bool:
-        """Whether the stack of this value of the body lies in the slot."""
+    def has_stack_of(self, element: Value) -> bool:
+        """Whether the slot contains the stack of this value of the body."""
         new = self.new_stack is not None and element == self.new
         return new or (self.old_stack is not None and element == self.old)
 
     def first_access(self, buffer: int, name: str) -> BufferAccess:
-        """The initial value, called `name`, in this buffer."""
-        part = (self.initial, self.size) if self.own else None
+        """The access to the initial value, called `name`, in this buffer."""
+        part = (self.initial, self.size) if self.needs_buffer else None
         return BufferAccess(buffer, name, part, FIRST)
 
     def last_access(self, buffer: int, name: str) -> BufferAccess:
-        part = (self.last, self.size) if self.own else None
+        """The access to the last value, called `name`, in this buffer."""
+        part = (self.last, self.size) if self.needs_buffer else None
         return BufferAccess(buffer, name, part, NEW)
 
     def moves(self, count: int, reverse: bool) -> tuple[tuple[int, Move], tuple[int, Move]]:
@@ -92,8 +99,8 @@ class CarrySlot:
 def stacked_slot(
     old: Value, new: Value, count: int, reverse: bool, has_new: bool, has_old: bool
 ) -> CarrySlot:
-    """The slot of a carry that lies in its stack. The stack of new values, if there is one, else
-    that of old ones begins on a multiple of the alignment."""
+    """The slot of a carry that is stored in its stack. The stack of new values, else that of old
+    ones, begins on a multiple of the alignment."""
     size = old.type.nbytes
     lead = 0 if reverse else aligned(size) - size
     if not has_new:
@@ -114,7 +121,7 @@ def stacked_slot(
 
 
 def paired_slot(old: Value, new: Value, count: int) -> CarrySlot:
-    """The slot of a carry whose old and new values take turns in two buffers."""
+    """The slot of a carry whose old and new values alternate between two buffers."""
     size = old.type.nbytes
     step = aligned(size)
     return CarrySlot(old, new, step + size, 2, 0, count % 2 * step)
@@ -127,75 +134,77 @@ def slot_in_place(old: Value, new: Value) -> CarrySlot:
 
 @dataclass(frozen=True)
 class LoopBody:
-    """The planned body of a loop.
-
-    `slots` holds the slot of each carry that changes, `stacks` the body's value that is written
-    into each stack with memory of its own, `overlays` the scanned value that such a stack lies
-    over, all by number. `used` names the operands that the body touches.
-    """
+    """The planned body of a loop."""
 
     op: Scan
     tasks: Tasks
     arrangement: Arrangement
     slots: Mapping[int, CarrySlot]
+    """The slot of each carry that changes, by number."""
     stacks: Mapping[int, Value]
+    """The body's value that is written to each stack with memory of its own, by number."""
     overlays: Mapping[int, int]
+    """The scanned value that such a stack replaces in memory, by number."""
 
     @property
     def used(self) -> set[str]:
+        """Names of the operands that the body touches."""
         accesses = (a for t in self.tasks.tasks for a in (*t.reads, *t.writes))
         return {self.tasks.buffers[a.buffer].segment for a in accesses} - {"work"}
 
     @property
     def inplace(self) -> tuple[tuple[int, int], ...]:
-        """(input, output) pairs of the loop that may be the same memory, as of a kernel."""
+        """(input, output) pairs of the loop that may share memory, as for a kernel."""
         _, numbers, _ = self.op.split_inputs(range(len(self.op.body.inputs)))
-        return tuple((numbers[i], i) for i, slot in self.slots.items() if not slot.own)
+        return tuple((numbers[i], i) for i, slot in self.slots.items() if not slot.needs_buffer)
 
 
 @dataclass(frozen=True)
 class LoopStage:
-    """A loop's body in a plan around it: the memory of each of the body's operands, and which
-    accesses of it the loop begins with and leaves."""
+    """A loop's body in the plan around it."""
 
     body: LoopBody
     operands: Mapping[str, BufferAccess]
+    """The memory of each of the body's operands."""
     carries: tuple[tuple[CarrySlot, BufferAccess, BufferAccess], ...]
-    """(slot, initial value, last value)."""
+    """(slot, initial value, last value) of each carry."""
     scanned: tuple[tuple[Value, BufferAccess], ...]
+    """The body's elements, with the scanned values."""
     stacks: tuple[tuple[Value, BufferAccess], ...]
+    """The body's stacked values, with the stacks."""
 
 
 @dataclass(frozen=True)
 class LoopTask:
-    """A loop among the tasks of a plan: one body, or several as the stages of a wavefront, and
-    their tasks together. `memory` is that of an iteration; `links` pairs (element, value) of names
-    say what each stage but the first scans of the one before."""
+    """A loop among the tasks of a plan: one body, or several as the stages of a wavefront."""
 
     name: str
-    parts: tuple[LoopStage, ...]
+    stages: tuple[LoopStage, ...]
     tasks: Tasks
+    """The tasks of all stages."""
     arrangement: Arrangement
     memory: BufferAccess | None
+    """Memory for values within an iteration; None if there are none."""
     links: tuple[tuple[Value, Value], ...] = ()
+    """For each stage but the first, its scanned element and the value of the stage before."""
 
     @property
     def length(self) -> int:
-        """The iterations of a stage."""
-        return self.parts[0].body.op.length
+        """Iterations of a stage."""
+        return self.stages[0].body.op.length
 
     @property
     def count(self) -> int:
-        """The iterations of the whole."""
-        return self.length + len(self.parts) - 1
+        """Iterations of the whole loop."""
+        return self.length + len(self.stages) - 1
 
     @property
     def reverse(self) -> bool:
-        return self.parts[0].body.op.reverse
+        return self.stages[0].body.op.reverse
 
     @property
     def demand(self) -> Demand:
-        """Of all iterations."""
+        """The demand of all iterations."""
         one = self.arrangement.demand
         return replace(one, microseconds=self.count * one.microseconds)
 
@@ -205,9 +214,12 @@ def operand_name(stage: int, name: str) -> str:
     return f"{name} of stage {stage}" if stage else name
 
 
-def twins(node: Node, roots: Mapping[Value, Value]) -> dict[Value, Value]:
-    """Outputs of a scan that are another value: an input, or an output of the same contents that
-    comes before. `roots` are those of the graph around it, for what comes before the node."""
+def duplicate_outputs(node: Node, roots: Mapping[Value, Value]) -> dict[Value, Value]:
+    """Outputs of a scan that equal another value: an input, or an earlier output of the same
+    contents.
+
+    `roots` are those of the surrounding graph, for values before the node.
+    """
     loop = Scan.bind(node)
     inner = body_roots(loop.op.body)
     found: dict[Value, Value] = {}
@@ -223,10 +235,10 @@ def twins(node: Node, roots: Mapping[Value, Value]) -> dict[Value, Value]:
 
 
 def body_roots(graph: Graph) -> dict[Value, Value]:
-    """For each value the one whose bytes it is."""
+    """For each value, the value whose bytes it is."""
     roots = {v: v for v in (*graph.inputs, *graph.state)}
     for node in graph.nodes:
-        same = twins(node, roots) if isinstance(node.op, Scan) else {}
+        same = duplicate_outputs(node, roots) if isinstance(node.op, Scan) else {}
         for value in node.outputs:
             alias = roots[node.inputs[0]] if is_alias(node) else same.get(value, value)
             roots[value] = alias

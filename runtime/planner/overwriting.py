@@ -1,4 +1,4 @@
-"""Find values that may be overwritten by others, and the order of nodes that follows from it."""
+"""Decide which values other values may overwrite, and the order of nodes that this requires."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from graphc.ir import Node, Value
 
 
 class Overwriting:
-    """What `nodes` read, by `roots`: for each value the one whose bytes it is. `producer` has the
-    number of the node that makes a value."""
+    """The reads of `nodes`.
+
+    `roots` has for each value the one whose bytes it is; `producer` has the number of the node that
+    computes a value.
+    """
 
     def __init__(
         self, nodes: Sequence[Node], roots: Mapping[Value, Value], producer: Mapping[Value, int]
@@ -30,8 +33,8 @@ class Overwriting:
                 if root in producer:
                     self.successors[producer[root]].add(i)
 
-    def allow(self, old: Value, new: Value, pairs: Collection[tuple[int, int]]) -> bool:
-        """Whether the producer of `new` may write it over `old`, and if so, take it as decided.
+    def allows(self, old: Value, new: Value, pairs: Collection[tuple[int, int]]) -> bool:
+        """Whether the producer of `new` may write it over `old`.
 
         Safe if the producer reads the old contents only element by element as `pairs` allow, or
         not at all, and every other reader of them can come before the producer.
@@ -41,14 +44,17 @@ class Overwriting:
         if len(reads) > 1 or any((i, self.output[new]) not in pairs for i in reads):
             return False
         others = self.readers.get(old, set()) - {writer}
-        if others & _reachable(writer, self.successors):
-            return False
-        for reader in others:
+        return not others & _reachable(writer, self.successors)
+
+    def decide(self, old: Value, new: Value) -> None:
+        """Let the producer of `new` write it over `old`: all other readers of `old` run first."""
+        writer = self.producer[new]
+        for reader in self.readers.get(old, set()) - {writer}:
             self.successors[reader].add(writer)
-        return True
 
 
 def _reachable(start: int, successors: list[set[int]]) -> set[int]:
+    """All nodes that follow `start`."""
     seen: set[int] = set()
     stack = [start]
     while stack:

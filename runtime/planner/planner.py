@@ -1,4 +1,4 @@
-"""From a graph of kernels to its plan: tasks, their order and streams, then memory."""
+"""Plan a graph of kernels: tasks, their order and streams, then memory."""
 
 from __future__ import annotations
 
@@ -41,23 +41,22 @@ def make_plan(
     workers: int | None = None,
     measured: Mapping[str, float] | None = None,
     search: bool = False,
-    room: int = 0,
+    slack_bytes: int = 0,
 ) -> Plan:
     """The plan of `graph`, whose nodes are kernels, relayouts, reshapes that move nothing, and
-    scans whose bodies are such graphs again.
+    scans over such bodies.
 
     `kernels` maps the name of each node's first output to its kernel, in bodies too; a reshape and
-    a scan have none. `streams` is 1 to 8. `workers` are those of a CPU, by default one for each
-    stream; `measured` are microseconds of kernels that are known better than by estimate; `search`
-    asks for a long search for a packing; `room` are bytes that the plan may take besides, so that
-    parts of a joined launch wait less. Raises PlanError for a node without a kernel, or two
-    kernels of one name.
+    a scan have none. `streams` is 1 to 8. `workers` are those of a CPU, by default one per stream.
+    `measured` has measured microseconds of kernels. `search` requests a long search for a packing.
+    `slack_bytes` is extra memory that the plan may use to save barriers in joined launches. Raises
+    PlanError for a node without a kernel, or for two kernels of one name.
     """
     assert 1 <= streams <= MAX_STREAMS, f"streams (={streams}) is 1 to {MAX_STREAMS}"
     machine = DeviceModel(device, workers or streams, measured or {})
     tasks = make_tasks(graph, kernels, streams, machine)
     tasks, merged = merge_wavefronts(tasks, streams, machine)
-    arrangement = arrange(tasks, streams, machine, search=search, room=room)
+    arrangement = arrange(tasks, streams, machine, search=search, slack_bytes=slack_bytes)
     places = _AccessRanges(tasks, arrangement)
     return Plan(
         name=graph.name,
@@ -76,9 +75,12 @@ def make_plan(
 
 
 class _AccessRanges:
-    """The bytes of each access; in a loop's body, from the ranges of its operands and of the memory
-    of an iteration. `depth` is the number of loops around, `names` those of the body's constants
-    outside."""
+    """The byte range of each access.
+
+    In a loop's body, `operands` and `memory` are the ranges of the loop's operands and of the
+    memory within an iteration, `depth` is the number of enclosing loops, and `names` gives the
+    outer names of the body's constants.
+    """
 
     def __init__(
         self,
@@ -93,6 +95,7 @@ class _AccessRanges:
         self.operands, self.memory, self.names = operands or {}, memory, names or {}
 
     def range(self, access: BufferAccess) -> Range:
+        """The byte range of an access."""
         buffer = self.tasks.buffers[access.buffer]
         start = self.starts[access.buffer] if buffer.start is None else buffer.start
         start += access.part[0] if access.part else 0
@@ -108,12 +111,12 @@ class _AccessRanges:
         return Range(operand.segment, first + start, first + stop, self.name(access.value), moves)
 
     def name(self, value: str) -> str:
-        """A loop's constant goes by the name that it has outside."""
+        """The outer name of a loop's constant, or the value's own."""
         return self.names.get(value, value)
 
 
 def _steps(tasks: Tasks, arrangement: Arrangement, places: _AccessRanges) -> list[Step]:
-    """The tasks in the order of issue, each after its waits and before its record."""
+    """The tasks in issue order, each after its waits and before its record."""
     events, schedule = arrangement.events, arrangement.schedule
     records = {event.source: n for n, event in enumerate(events)}
     waits: dict[int | None, list[int]] = {}
@@ -154,7 +157,7 @@ def _loop(
 ) -> Loop:
     operands: dict[str, Range] = {}
     names: dict[str, str] = {}
-    for stage, part in enumerate(loop.parts):
+    for stage, part in enumerate(loop.stages):
         own = {name: places.range(access) for name, access in part.operands.items()}
         operands.update((operand_name(stage, name), place) for name, place in own.items())
         op = part.body.op
@@ -163,7 +166,7 @@ def _loop(
         names.update((v.name, own[name].value) for name, v in kept if name in own)
     memory = places.range(loop.memory) if loop.memory else None
     inner = _AccessRanges(loop.tasks, loop.arrangement, places.depth + 1, operands, memory, names)
-    numbered = list(enumerate(loop.parts))
+    numbered = list(enumerate(loop.stages))
     return Loop(
         stream,
         loop.name,
@@ -189,7 +192,7 @@ def _loop(
         loop.reverse,
         task.where,
         task.stage,
-        len(loop.parts),
+        len(loop.stages),
         tuple(Link(e.name, v.name, n) for n, (e, v) in enumerate(loop.links, 1)),
     )
 

@@ -1,12 +1,12 @@
-"""The serial order of tasks that needs the least memory we can find.
+"""Find a serial order of tasks that needs little memory.
 
-Finding the best order is NP-hard. Six greedy rules each give one, forwards or backwards; the best
-of them is improved by moving tasks across the peak: later those that make a buffer which waits
-there, earlier those that release one. The figure that is compared is the most bytes live at once,
-then the number of tasks that see it, then the bytes live summed over all tasks.
+Finding the best order is NP-hard. Six greedy rules each give one, forwards or backwards. The best
+is improved by moving tasks across the peak: producers of a buffer that waits there move after it,
+tasks that free one move before it. Orders are compared by the most bytes live at once, then by the
+number of tasks at that level, then by live bytes summed over all tasks.
 
-Memory is counted as it is allocated: rounded up to the alignment, with a task's inputs, outputs
-and workspace live while it runs, and one buffer for an output that may overwrite an input.
+Memory is counted as it is allocated: aligned, with a task's inputs, outputs and workspace live
+while it runs, and one buffer for an output that may overwrite an input.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from graphc.base.bits import bits
 from graphc.runtime.planner.tasks import Task, Tasks
 
 Cost = tuple[int, int, int]
+"""(peak bytes, tasks at the peak, sum of live bytes)."""
 IMPROVEMENT = 60_000
-"""Tasks that the improvement may look at: orders tried times their length."""
+"""The most tasks that the improvement may visit: orders tried times their length."""
 
 
 def memory_order(tasks: Tasks) -> tuple[int, ...]:
-    """An executable order of the task numbers whose `live_bytes` are low at their highest."""
+    """An executable order of task numbers with a low peak of `live_bytes`."""
     footprint = _Footprint(tasks)
     rules: list[tuple[Rule, bool]] = [
         (lambda net, place, age: (place,), False),
@@ -45,7 +46,7 @@ def live_bytes(tasks: Tasks, order: Sequence[int]) -> list[int]:
 
 
 def ancestors(predecessors: Sequence[int], order: Sequence[int]) -> list[int]:
-    """For each task all that come before it by any path, as bits, from its direct predecessors."""
+    """For each task, a bit set of all tasks before it, from its direct predecessors."""
     closure = [0] * len(predecessors)
     for i in order:
         mask = predecessors[i]
@@ -57,13 +58,13 @@ def ancestors(predecessors: Sequence[int], order: Sequence[int]) -> list[int]:
 
 def overwrites(tasks: Tasks, i: int, last_use: Callable[[int], bool]) -> list[tuple[int, int]]:
     """Pairs (old, new) of work buffers of one size where task i may write new over old, which
-    nothing uses after it by `last_use`. Each buffer occurs once."""
+    nothing uses after it by `last_use`. Each buffer occurs at most once."""
     return _dying(overwritable(tasks, i), last_use)
 
 
 def overwritable(tasks: Tasks, i: int) -> list[tuple[int, int]]:
-    """Pairs (old, new) of work buffers of one size where task i may write new over old, if it is
-    the last to use old."""
+    """Pairs (old, new) of work buffers of one size where task i may write new over old if it is the
+    last to use old."""
     task = tasks.tasks[i]
     if task.kernel is None:
         return []
@@ -81,14 +82,14 @@ def overwritable(tasks: Tasks, i: int) -> list[tuple[int, int]]:
 
 
 Rule = Callable[[int, int, int], tuple[int, ...]]
-"""The rank of a ready task, least first, from the bytes by which it changes what is live, its
-place in the graph, and its age: how many tasks had been placed when it became ready."""
+"""The rank of a ready task, least first, from its change of live bytes, its position in the graph,
+and its age: how many tasks had been placed when it became ready."""
 
 
 def _dying(
     pairs: Sequence[tuple[int, int]], last_use: Callable[[int], bool]
 ) -> list[tuple[int, int]]:
-    """The pairs whose old buffer nothing uses any more. Each buffer occurs once."""
+    """The pairs whose old buffer has no further use. Each buffer occurs at most once."""
     chosen: list[tuple[int, int]] = []
     taken: set[int] = set()
     for old, new in pairs:
@@ -99,17 +100,18 @@ def _dying(
 
 
 def _read_once(task: Task) -> set[int]:
+    """The buffers that a task reads exactly once."""
     reads = Counter(access.buffer for access in task.reads)
     return {buffer for buffer, count in reads.items() if count == 1}
 
 
 class _Footprint:
-    """Which work buffers each task touches and how large they are, and which tasks come directly
-    before and after it."""
+    """The work buffers that each task touches, their sizes, and each task's direct predecessors and
+    successors."""
 
     def __init__(self, tasks: Tasks) -> None:
         self.tasks = tasks
-        self.room = {b: tasks.buffers[b].room for b in tasks.work_uses()}
+        self.room = {b: tasks.buffers[b].aligned_bytes for b in tasks.work_uses()}
         self.touched = [
             {a.buffer for a in (*t.reads, *t.writes) if a.buffer in self.room} for t in tasks.tasks
         ]
@@ -126,6 +128,7 @@ class _Footprint:
                 self.after[j].append(i)
 
     def live(self, order: Sequence[int]) -> list[int]:
+        """The bytes live during each task of `order`."""
         room, uses, left = self.room, self.uses, list(self.uses)
         total, result = 0, []
         for i in order:
@@ -149,7 +152,8 @@ class _Footprint:
 
 
 def _greedy(footprint: _Footprint, rule: Rule, backwards: bool) -> list[int]:
-    """Always the ready task of the least rank. Backwards, the last task is placed first."""
+    """Schedule the ready task of least rank until none is left; backwards, the last task is placed
+    first."""
     before, after = footprint.before, footprint.after
     needs, frees = (after, before) if backwards else (before, after)
     missing = [len(n) for n in needs]
@@ -213,8 +217,8 @@ def _improve(order: list[int], tasks: Tasks, footprint: _Footprint) -> list[int]
 def _moves_across_peak(
     order: list[int], tasks: Tasks, footprint: _Footprint
 ) -> Iterator[list[int]]:
-    """Orders in which one task has moved from one side of the first peak to the other, as near to
-    it as the dependencies allow, the tasks that must move with it too."""
+    """Orders in which one task has moved across the first peak, as close to it as dependencies
+    allow, together with the tasks that must move with it."""
     live = footprint.live(order)
     if not live:
         return
@@ -233,6 +237,7 @@ def _moves_across_peak(
 
 
 def _comes_from(later: int, earlier: int, closure: list[int]) -> bool:
+    """Whether `later` depends on `earlier`."""
     return later == earlier or bool(closure[later] >> earlier & 1)
 
 

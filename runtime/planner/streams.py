@@ -2,18 +2,17 @@
 
 Streams, after Nimble (Kwon et al., NeurIPS 2020): the transitive reduction of the dependencies is
 cut into the fewest chains by a maximum matching between tasks and their successors. With a stream
-for each chain no task would wait for want of a stream. List scheduling folds the chains onto the
-streams there are, by the times of kernels alone and beside each other (`concurrency.py`): as time
-goes on, the ready task with the longest way to the end (dgrad before wgrad, which may lag) begins
-on a stream that is free, if all that runs then ends sooner than it would one after another. That is
-a stream where it needs no event, or its chain's. The dgrad and the wgrad of a layer never share
-one, whatever they gain. Stream 0 becomes that of the critical path, of dgrads where there are any:
-on CUDA it has the higher priority.
+per chain no task would wait for a stream. List scheduling folds the chains onto the available
+streams, using the times of kernels alone and concurrently (`concurrency.py`): as time advances, the
+ready task with the longest path to the end (dgrad before wgrad, which may lag) starts on a free
+stream if all running tasks then complete sooner than serially. A stream where it needs no event, or
+its chain's, is preferred. The dgrad and the wgrad of a layer never share a stream. Stream 0 becomes
+that of the critical path, of dgrads where there are any: on CUDA it has the higher priority.
 
-Events: to the dependencies come the order of each stream, a beginning on stream 0 before all and
-an end on stream 0 after all. An edge of the transitive reduction of this whole that crosses
+Events: the order of each stream, a beginning on stream 0 before all and an end on stream 0 after
+all are added to the dependencies. Each edge of the transitive reduction of the result that crosses
 streams is an event; no other edge needs one, and no path goes around it, so none is redundant.
-Where memory is used again by another stream, the planner adds that to the dependencies.
+Where a stream reuses memory of another, the planner adds that to the dependencies.
 """
 
 from __future__ import annotations
@@ -29,55 +28,58 @@ from graphc.runtime.planner.serial_order import ancestors
 from graphc.runtime.planner.tasks import Tasks
 
 LOOKAHEAD = 2
-"""How many tasks per stream, of those that the serial order would run next, may be picked from.
-Streams that run further ahead gain no time and hold more memory."""
+"""Tasks per stream, next in the serial order, that may be picked from. Streams that run further
+ahead gain no time and hold more memory."""
 
 
 PATIENCE = 0.05
-"""How long a task may be made to wait for memory, as a share of the longest way: less than what
-the estimates are wrong by."""
+"""How long a task may wait for memory, as a fraction of the longest path: less than the error of
+the estimates."""
 
 
 @dataclass(frozen=True)
 class StreamSchedule:
-    """`order` holds the task numbers in the order of issue, `stream` the stream of each task.
-
-    `done[i]` has bit j set if task j, issued before task i, is expected to have ended so early that
-    task i may wait for it with little loss of time. Only with several streams.
-    """
+    """The issue order of tasks and their streams."""
 
     order: tuple[int, ...]
+    """Task numbers in issue order."""
     stream: tuple[int, ...]
+    """The stream of each task."""
     done: tuple[int, ...] = ()
+    """With several streams: done[i] has bit j set if task j, issued before task i, is expected to
+    end so early that task i may wait for it with little loss of time."""
 
 
 @dataclass(frozen=True)
 class StreamEvent:
-    """Recorded after task `source` (None: at the beginning, on stream 0), waited for before each
-    of `targets` (None: at the end, on stream 0)."""
+    """An event between streams."""
 
     source: int | None
+    """The task after which it is recorded; None for the beginning, on stream 0."""
     targets: tuple[int | None, ...]
+    """The tasks that wait for it; None for the end, on stream 0."""
 
 
 def assign_streams(
     tasks: Tasks, serial: Sequence[int], demands: Sequence[Demand], streams: int, event: float
 ) -> StreamSchedule:
-    """Spread the tasks over at most `streams` streams. `serial` is the order on one stream, which
-    also breaks ties; `demands` says what each task takes, and `event` how many microseconds pass
-    until a stream sees another's event."""
+    """Distribute the tasks over at most `streams` streams.
+
+    `serial` is the order on one stream and breaks ties; `demands` has the demand of each task;
+    `event` is the microseconds until a stream sees another's event.
+    """
     if streams == 1:
         return StreamSchedule(tuple(serial), (0,) * len(serial))
     reduced = transitive_reduction(tasks.predecessors, serial)
-    way = longest_way(reduced, serial, [d.microseconds for d in demands])
+    way = longest_path(reduced, serial, [d.microseconds for d in demands])
     chain = _chains(reduced, serial, way)
     folding = _Folding(tasks, serial, reduced, demands, way, chain, streams, event)
     return _critical_first(folding.run(), tasks, reduced, demands, way)
 
 
 def expected_order(predecessors: Sequence[int], schedule: StreamSchedule) -> list[int]:
-    """For each task all that comes before it, or may be made to with little loss of time,
-    as bits."""
+    """For each task, a bit set of the tasks that precede it, or may be made to with little loss of
+    time."""
     before = ancestors(stream_order(predecessors, schedule), schedule.order)
     if not schedule.done:
         return before
@@ -85,8 +87,8 @@ def expected_order(predecessors: Sequence[int], schedule: StreamSchedule) -> lis
 
 
 def stream_order(predecessors: Sequence[int], schedule: StreamSchedule) -> list[int]:
-    """The dependencies with the order of each stream added: for each task, as bits, what comes
-    directly before it."""
+    """For each task, a bit set of its direct predecessors: the dependencies and the order of each
+    stream."""
     edges = list(predecessors)
     last: dict[int, int] = {}
     for i in schedule.order:
@@ -98,10 +100,11 @@ def stream_order(predecessors: Sequence[int], schedule: StreamSchedule) -> list[
 
 
 def needed_events(
-    predecessors: Sequence[int], schedule: StreamSchedule, looped: bool = False
+    predecessors: Sequence[int], schedule: StreamSchedule, in_loop: bool = False
 ) -> tuple[StreamEvent, ...]:
-    """The events without which a dependency, the fork or the join would be lost; one per task
-    that is waited for, in the order of issue. The tasks of a loop's body fork and join without."""
+    """The events without which a dependency, the fork or the join would be lost, one per task that
+    is waited for, in issue order. Tasks of a loop's body (`in_loop`) fork and join without
+    events."""
     count = len(predecessors)
     begin, end = count, count + 1
     stream = (*schedule.stream, 0, 0)
@@ -111,7 +114,7 @@ def needed_events(
     targets: dict[int, list[int]] = {}
     for i in whole.order:
         for j in bits(reduced[i]):
-            if stream[i] != stream[j] and not (looped and (i == end or j == begin)):
+            if stream[i] != stream[j] and not (in_loop and (i == end or j == begin)):
                 targets.setdefault(j, []).append(i)
     return tuple(
         StreamEvent(
@@ -133,10 +136,10 @@ def transitive_reduction(predecessors: Sequence[int], order: Sequence[int]) -> l
     return reduced
 
 
-def longest_way(
+def longest_path(
     predecessors: Sequence[int], order: Sequence[int], microseconds: Sequence[float]
 ) -> list[float]:
-    """For each task the time from its beginning to the end along the longest path."""
+    """For each task, the time of the longest path from its beginning to the end."""
     way = list(microseconds)
     for i in reversed(order):
         for j in bits(predecessors[i]):
@@ -151,8 +154,8 @@ def _critical_first(
     demands: Sequence[Demand],
     way: Sequence[float],
 ) -> StreamSchedule:
-    """The schedule with streams numbered so that 0 has the most time of what is critical: of
-    dgrads, or where there are none, of the longest path."""
+    """The schedule with streams renumbered so that stream 0 has the most critical time: that of
+    dgrads, or of the longest path if there are none."""
     critical = [i for i in schedule.order if "dgrad" in tasks.tasks[i].name]
     if not critical:
         last = -1
@@ -171,7 +174,7 @@ def _critical_first(
 
 
 def _chains(reduced: Sequence[int], order: Sequence[int], way: Sequence[float]) -> list[int]:
-    """For each task the number of its chain. The longest ways are offered to the matching first."""
+    """The chain of each task; tasks with long paths are matched first."""
     edges = [(j, ~i) for i in order for j in bits(reduced[i])]
     edges.sort(key=lambda e: (-way[e[0]] - way[~e[1]], e[0], -e[1]))
     import networkx as nx  # a third of a small model's compile, which one stream does without
@@ -190,7 +193,7 @@ def _chains(reduced: Sequence[int], order: Sequence[int], way: Sequence[float]) 
 
 
 class _Folding:
-    """List scheduling of chains onto streams, as time goes on."""
+    """List scheduling of chains onto streams over time."""
 
     def __init__(
         self,
@@ -247,7 +250,7 @@ class _Folding:
         return StreamSchedule(tuple(self.order), tuple(self.stream), tuple(self.done))
 
     def next(self) -> tuple[int, int] | None:
-        """A task and the stream on which it begins now; None if all better wait."""
+        """A task and the stream on which it starts now; None if all should wait."""
         if len(self.busy) == len(self.used):
             return None
         ready = [i for i in self.near if not self.missing[i]]
@@ -258,7 +261,7 @@ class _Folding:
         return None
 
     def stream_for(self, i: int) -> int | None:
-        """The stream on which it pays to begin task i now."""
+        """The stream on which starting task i now pays; None if none does."""
         partners = self.partners.get(i, ())
         forbidden = {self.stream[j] for j in partners}
         streams = range(len(self.used))
@@ -272,8 +275,8 @@ class _Folding:
         return stream if not self.busy or beside or self.pays(i, stream, allowed) else None
 
     def pays(self, i: int, stream: int, allowed: Sequence[int]) -> bool:
-        """Whether task i and all that runs end sooner if it begins now than if it follows the first
-        of them that leaves it a stream, with an event there and one back."""
+        """Whether task i and all running tasks complete sooner if it starts now than after the
+        first of these that frees a stream, with an event there and one back."""
         demands, left = self.clock.demands, self.clock.left
         awaited = [left[self.busy[s]] for s in allowed if s in self.busy]
         if not awaited:
@@ -293,7 +296,7 @@ class _Folding:
         return max(0.0, max(seen, default=0.0) - self.clock.now)
 
     def ending(self, latest: float) -> list[int]:
-        """The tasks that run and are expected to end by then."""
+        """The running tasks that are expected to complete by `latest`."""
         left = (latest - self.clock.now) / self.clock.slowdown()
         return [j for j, rest in self.clock.left.items() if rest <= left]
 
@@ -313,8 +316,8 @@ class _Folding:
 
 
 def _partners(tasks: Tasks, order: Sequence[int]) -> dict[int, list[int]]:
-    """For each dgrad the independent wgrads of its layer, and the other way round. A kernel's
-    name tells: `conv2_dgrad` and `conv2_wgrad` belong to the layer `conv2_`."""
+    """For each dgrad the independent wgrads of its layer, and vice versa. Kernel names tell:
+    `conv2_dgrad` and `conv2_wgrad` belong to the layer `conv2_`."""
     halves: dict[str, tuple[list[int], list[int]]] = {}
     for i in order:
         match = re.match(r"(.*?)(dgrad|wgrad)", tasks.tasks[i].name)

@@ -1,12 +1,12 @@
-"""Tasks: launches, copies and loops, the buffers they touch, and which must come before which.
+"""Tasks (launches, copies and loops), the buffers they access, and their dependencies.
 
-A buffer lies in one segment and holds one value after another: most work and io buffers one value,
-a state buffer the old contents and then the new. An access names the buffer, the value and its
-turn in the buffer, so the order follows from the accesses alone: the writer of a value comes before
-its readers, and the readers of old contents come before the writer of the new.
+A buffer is in one segment and holds one value after another: most work and io buffers one value, a
+state buffer the old contents and then the new. An access names the buffer, the value and its turn
+in the buffer, so the accesses alone imply the order: the writer of a value precedes its readers,
+and readers of old contents precede the writer of the new.
 
-`graph_tasks.py` makes the tasks of a graph, `body.py` those of a loop's body. There a buffer may
-also lie in what the loop is given, its operands, and move with the iterations.
+`graph_tasks.py` creates the tasks of a graph, `body.py` those of a loop's body. There a buffer may
+also be part of the loop's operands and move with the iterations.
 """
 
 from __future__ import annotations
@@ -24,48 +24,54 @@ from graphc.runtime.plan.plan import STILL, Move
 from graphc.runtime.planner.concurrency import Demand
 
 OLD, FIRST, NEW = 0, 1, 2
-"""Turns in a buffer: what lies there before anything is written, what a loop begins with, what is
-written. A stack over a scanned value comes after that."""
+"""Turns in a buffer: the contents before anything is written, what a loop begins with, and what is
+written. A stack that replaces a scanned value comes after these."""
 
 
 @dataclass(frozen=True)
 class BufferAccess:
-    """A task's use of `buffer` while it holds the value named `value`: of `part`, an offset and a
-    size in bytes, or of the whole."""
+    """A task's use of a buffer."""
 
     buffer: int
+    """The buffer's number."""
     value: str
+    """The name of the value that the buffer holds."""
     part: tuple[int, int] | None = None
+    """(byte offset, bytes) within the buffer; None for the whole."""
     turn: int = NEW
+    """The value's turn in the buffer."""
 
     @property
-    def place(self) -> tuple[int, tuple[int, int] | None]:
-        """Its bytes, whatever they hold."""
+    def byte_range(self) -> tuple[int, tuple[int, int] | None]:
+        """The bytes that it covers, whatever they hold."""
         return self.buffer, self.part
 
 
 class LoopLike(Protocol):
-    """A loop among the tasks, as far as they know it: see `loop_body.py`."""
+    """A loop among the tasks, as far as this module knows it; see `loop_body.py`."""
 
     @property
     def name(self) -> str: ...
     @property
     def demand(self) -> Demand:
-        """Of all iterations."""
+        """The demand of all iterations."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A launch, a loop, or a copy of one buffer to another if both are None. `writes` ends with
-    the kernel's workspace if it has one, or with the memory of the loop's iterations."""
+    """A launch, a loop, or a copy of one buffer to another if both are None."""
 
     kernel: Kernel | None
+    """The launched kernel."""
     reads: tuple[BufferAccess, ...]
     writes: tuple[BufferAccess, ...]
+    """What it writes; last, the kernel's workspace or the memory of a loop's iterations."""
     where: Where = field(default_factory=Where)
+    """Where in the user's program it comes from."""
     loop: LoopLike | None = None
+    """The loop that it runs."""
     stage: int = 0
-    """Of a loop's wavefront: its steps begin that many iterations after the loop's first."""
+    """The stage in a wavefront: the task starts that many iterations after the loop's first."""
 
     @property
     def name(self) -> str:
@@ -76,55 +82,57 @@ class Task:
 
 @dataclass(frozen=True)
 class PlannedBuffer:
-    """`nbytes` of a segment, or of a loop's operand of that name, moving with the iterations.
-
-    `start` is None in the work segment until memory is planned. `least` are the bytes that a
-    perfect packing of its contents would take, where it is the memory of a loop's iterations.
-    """
+    """`nbytes` of a segment, or of a loop's operand of that name."""
 
     segment: str
     nbytes: int
     start: int | None = None
+    """The byte offset in the segment; None in the work segment until memory is planned."""
     move: Move = STILL
+    """How it moves with the iterations."""
     least: int | None = None
+    """For the memory of a loop's iterations: the bytes of a perfect packing of its contents. None
+    for other buffers."""
 
     @property
-    def room(self) -> int:
-        """Bytes with alignment."""
+    def aligned_bytes(self) -> int:
+        """Bytes rounded up to the alignment."""
         return aligned(self.nbytes)
 
     @property
-    def least_room(self) -> int:
-        return self.room if self.least is None else aligned(self.least)
+    def least_aligned_bytes(self) -> int:
+        """`least`, or else `nbytes`, rounded up to the alignment."""
+        return self.aligned_bytes if self.least is None else aligned(self.least)
 
 
 @dataclass(frozen=True)
 class Tasks:
-    """What is to be planned.
-
-    `tasks` stand in an executable order; `predecessors[i]` has bit j set if task j must end before
-    task i begins. `inputs`, `outputs` and `state` say in which buffer a graph's value lies, and
-    under which name.
-    """
+    """The tasks to plan."""
 
     tasks: tuple[Task, ...]
+    """The tasks in an executable order."""
     predecessors: tuple[int, ...]
+    """For each task, a bit set of the tasks that must end before it begins."""
     buffers: tuple[PlannedBuffer, ...]
+    """The buffers by number."""
     inputs: tuple[tuple[Value, BufferAccess], ...]
+    """The graph's inputs with their accesses."""
     outputs: tuple[tuple[Value, BufferAccess], ...]
+    """The graph's outputs with their accesses."""
     state: tuple[tuple[Value, BufferAccess], ...]
+    """The graph's state with its accesses."""
 
     @cached_property
-    def rooms(self) -> list[int]:
-        """Bytes of each buffer, with alignment."""
-        return [buffer.room for buffer in self.buffers]
+    def aligned_sizes(self) -> list[int]:
+        """Bytes of each buffer, rounded up to the alignment."""
+        return [buffer.aligned_bytes for buffer in self.buffers]
 
     def nbytes(self, access: BufferAccess) -> int:
-        """The bytes that an access touches."""
+        """The bytes of an access."""
         return access.part[1] if access.part else self.buffers[access.buffer].nbytes
 
     def work_uses(self) -> dict[int, int]:
-        """For each work buffer that is not empty, the tasks that touch it, as bits."""
+        """For each work buffer that is not empty, a bit set of the tasks that access it."""
         uses: dict[int, int] = {}
         for i, task in enumerate(self.tasks):
             for access in (*task.reads, *task.writes):
@@ -134,8 +142,7 @@ class Tasks:
         return uses
 
     def first_writers(self) -> dict[int, int]:
-        """For each buffer the first task that writes it; all other uses of a work buffer come
-        after that."""
+        """For each buffer the first task that writes it; all other uses of a work buffer follow."""
         return {
             a.buffer: i for i, task in reversed(tuple(enumerate(self.tasks))) for a in task.writes
         }

@@ -1,14 +1,14 @@
-"""Kernels between two loops as loops of their own: a product of all time steps, step by step.
+"""Turn kernels between two loops into loops: a product over all time steps, computed step by step.
 
-A layer of a stack of recurrent layers reads what the one before it stacked through a product of all
-steps at once, which is cheapest where one thing runs after another, but keeps the second layer
-waiting until the first has ended. As a loop without carries, each of whose iterations is the
-product of one step, it may become a stage of a wavefront (`wavefront.py`): an iteration behind the
-layer that it reads, one before the layer that reads it.
+In a stack of recurrent layers, a layer reads what the one before it stacked through a product over
+all steps. One large product is cheapest if everything is serial, but the second layer must wait
+until the first has ended. As a loop without carries, each of whose iterations is the product of one
+step, it can become a stage of a wavefront (`wavefront.py`): an iteration behind the layer that it
+reads, one before the layer that reads it.
 
-A kernel can be taken step by step if time and rows are its first axis and no row needs another one.
-The kernel of a step adds the same terms in the same order (`Kernel.order`), so its rows have the
-same bits: which of the two a plan plays may depend on how many streams it has.
+A kernel can be taken step by step if its first axis is time and rows and no row needs another. The
+kernel of a step adds the same terms in the same order (`Kernel.summation_order`), so its rows have
+the same bits, and the number of streams may decide which of the two a plan uses.
 """
 
 from __future__ import annotations
@@ -31,45 +31,50 @@ from graphc.runtime.planner.concurrency import DeviceModel
 from graphc.runtime.planner.loop_body import body_roots
 
 TEMPLATES = ("contract", "pointwise")
-"""Of kernels that compute a row without regard to how many there are."""
+"""Templates of kernels that compute a row regardless of the number of rows."""
 
 Kernels = Mapping[str, Kernel]
 PlanOf = Callable[[Graph, Kernels, Mapping[str, float]], Plan]
-"""The verified plan of a graph with its kernels, by the measured times of some."""
+"""The verified plan of a graph with its kernels, given measured times of some."""
 
 
 @dataclass(frozen=True)
 class KernelBetweenLoops:
-    """A kernel between a loop that stacks what it reads and one that scans what it makes, both of
-    this length and direction; `over_time` are the values of its body whose first axis is time."""
+    """A kernel between a loop that stacks what it reads and one that scans what it computes."""
 
     node: KernelNode
     length: int
+    """Iterations of both loops."""
     reverse: bool
+    """The direction of both loops."""
     over_time: frozenset[Value]
+    """The values of its body whose first axis is time."""
 
 
 @dataclass(frozen=True)
 class TimeStep:
-    """A kernel taken step by step: the `node` of an iteration, and its `kernel`."""
+    """A kernel taken step by step."""
 
-    all: KernelBetweenLoops
+    all_steps: KernelBetweenLoops
+    """The kernel of all steps."""
     node: KernelNode
+    """The node of one iteration."""
     kernel: Kernel
+    """The kernel of one iteration."""
 
 
 @dataclass(frozen=True)
 class StepwisePlanner:
-    """The plans of `graph` in which kernels between loops are loops themselves."""
+    """Plans `graph` with kernels between loops as loops."""
 
     graph: Graph
     kernels: Kernels
     target: Target | None
-    """None where all kernels stay as they are."""
+    """The target; None if all kernels stay as they are."""
 
     @cached_property
     def steps(self) -> dict[Value, TimeStep]:
-        """What can be taken step by step, by the output of the kernel of all steps."""
+        """The kernels that can be taken step by step, by the output of the kernel of all steps."""
         found: dict[Value, TimeStep] = {}
         names = _names(self.graph)
         for between in between_loops(self.graph) if self.target else ():
@@ -81,7 +86,7 @@ class StepwisePlanner:
         return found
 
     def best(self, plan_of: PlanOf, measured: Mapping[str, float] | None = None) -> Plan:
-        """The plan of the graph, with loops for what lies between two others where all become
+        """The plan of the graph. Kernels between two loops become loops where all of these become
         stages of a wavefront and that is estimated to take less time."""
         measured = measured or {}
         best, chosen = plan_of(self.graph, self.kernels, measured), dict[Value, TimeStep]()
@@ -97,11 +102,11 @@ class StepwisePlanner:
         return best
 
     def _chains(self) -> list[dict[Value, TimeStep]]:
-        """The steps, those together that follow each other between the same loops."""
+        """The steps, grouped where they follow each other between the same loops."""
         roots = body_roots(self.graph)
         chains: list[dict[Value, TimeStep]] = []
         for output, step in self.steps.items():
-            read = {roots[v] for v in step.all.node.inputs}
+            read = {roots[v] for v in step.all_steps.node.inputs}
             chain = next((c for c in chains if read & c.keys()), None)
             if chain is None:
                 chains.append(chain := {})
@@ -109,12 +114,12 @@ class StepwisePlanner:
         return chains
 
     def graph_of(self, plan: Plan) -> Graph:
-        """The graph that `plan`, which `best` gave, is of."""
+        """The graph of a `plan` that `best` returned."""
         steps = self.steps.items() if plan.streams > 1 else ()
         return self.with_loops({v: s for v, s in steps if s.kernel.name in plan.kernels})
 
     def with_loops(self, steps: Mapping[Value, TimeStep]) -> Graph:
-        """The graph in which these are loops."""
+        """The graph in which `steps` are loops."""
         if not steps:
             return self.graph
         names = _names(self.graph)
@@ -125,7 +130,8 @@ class StepwisePlanner:
         return replace(self.graph, nodes=tuple(nodes))
 
     def _times(self, device: str, measured: Mapping[str, float]) -> dict[str, float]:
-        """Of steps whose kernels of all steps were measured: as much shorter as by estimate."""
+        """Times of steps whose kernels of all steps were measured, scaled by the ratio of the
+        estimates."""
         machine = DeviceModel(device)
 
         def ratio(step: TimeStep, whole: Kernel) -> float:
@@ -138,7 +144,7 @@ class StepwisePlanner:
 
 
 def _inner_stages(plan: Plan) -> set[str]:
-    """The kernels in stages of wavefronts with one before and one behind."""
+    """The kernels in inner stages of wavefronts."""
     return {
         step.kernel
         for loop in plan.steps
@@ -179,8 +185,8 @@ def between_loops(graph: Graph) -> list[KernelBetweenLoops]:
 
 
 def _over_time(body: Graph, begin: frozenset[Value], length: int) -> frozenset[Value] | None:
-    """All values of a body whose first axis is time and rows where that of these inputs is; None if
-    the output's is not, or a row needs more than its own."""
+    """All values of a body whose first axis is time and rows if that of `begin` is; None if the
+    output's is not, or if a row needs others."""
     over_time = set(begin)
     for node in body.nodes:
         if node.op.draws or len(node.outputs) != 1:
@@ -206,7 +212,7 @@ def _over_time(body: Graph, begin: frozenset[Value], length: int) -> frozenset[V
 
 
 def _inside(between: KernelBetweenLoops, names: Names) -> KernelNode | None:
-    """The kernel of one step; None if an op of it says how many rows there are."""
+    """The kernel of one step; None if one of its ops depends on the number of rows."""
     node, length, over_time = between.node, between.length, between.over_time
     body = node.body
 
@@ -245,7 +251,7 @@ def _inside(between: KernelBetweenLoops, names: Names) -> KernelNode | None:
 
 
 def _of_rows(node: Node, length: int) -> Op | None:
-    """The op of a node for the rows of one step; None if it leaves out rows."""
+    """The op of a node for the rows of one step; None if it drops rows."""
     op = node.op
     if not isinstance(op, Slice):
         return op
@@ -255,9 +261,9 @@ def _of_rows(node: Node, length: int) -> Op | None:
 
 
 def _as_loop(step: TimeStep, names: Names) -> list[Node]:
-    """The loop that makes what the kernel of all steps makes, between views that tell time from
+    """A loop that computes what the kernel of all steps does, between views that separate time from
     rows."""
-    node, inside, length = step.all.node, step.node, step.all.length
+    node, inside, length = step.all_steps.node, step.node, step.all_steps.length
 
     def stack(of: Value, element: Value) -> Value:
         type = replace(of.type, shape=(length, *element.type.shape))
@@ -268,7 +274,7 @@ def _as_loop(step: TimeStep, names: Names) -> list[Node]:
 
     constants, elements, before = [], [], []
     for inner, outer, element in zip(node.body.inputs, node.inputs, inside.inputs, strict=True):
-        if inner in step.all.over_time:
+        if inner in step.all_steps.over_time:
             elements.append((element, stack(outer, element)))
             before.append(view(outer, elements[-1][1]))
         else:
@@ -277,10 +283,10 @@ def _as_loop(step: TimeStep, names: Names) -> list[Node]:
     name = names.fresh(f"{inside.op.kernel}.body")
     body = Graph(name, inputs, (), (inside,), inside.outputs)
     made = stack(node.output, inside.output)
-    op = Scan(body, length, 0, len(elements), step.all.reverse)
+    op = Scan(body, length, 0, len(elements), step.all_steps.reverse)
     return [*before, Node(op, outputs, (made,), node.where), view(made, node.output)]
 
 
 def _names(graph: Graph) -> Names:
-    """What hands out further names of values."""
+    """A generator of unused value names."""
     return Names(v.name for g in (graph, *bodies(graph)) for v in values_of(g))

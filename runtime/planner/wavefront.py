@@ -1,17 +1,18 @@
-"""Loops that play at once: the layers of a stack of recurrent layers, each an iteration behind.
+"""Merge loops into a wavefront: layers of a recurrent stack run concurrently, each an iteration
+behind.
 
-A loop that scans what another one of its length and direction stacks needs of it, in its iteration
-t, what the other made in its own iteration t. So the two may be one loop with an iteration more,
-whose second stage plays iteration t - 1 while the first plays iteration t, on streams of its own: a
-wavefront through layers and time. Its values lie where they did, and move an iteration later, but
-for what one stage alone passes to the next (`wavefront_buffers.py`). A third loop behind the second
-becomes a third stage.
+A loop that scans what another loop of equal length and direction stacks needs in iteration t only
+what the other computed in its iteration t. So the two can be one loop with one more iteration,
+whose second stage runs iteration t - 1 while the first runs iteration t, on streams of its own: a
+wavefront through layers and time. Its values stay where they were and move an iteration later,
+except for what only one stage passes to the next (`wavefront_buffers.py`). A third loop after the
+second becomes a third stage.
 
-Loops become one where that is estimated to take less time, streams waiting for each other once in
-every iteration, and where nothing else lies between them: the second may need nothing else of what
-comes after the first. With one stream there is nothing to gain, nor on a CPU beside kernels of
-several chunks, which occupy all threads by themselves. (Measured on two threads with kernels of
-two scans of 64 x 64 x 64 softmax: 700 microseconds apart, 720 at once.)
+Loops are merged where that is estimated to take less time, with streams waiting for each other once
+per iteration, and where nothing else is between them: the second may need nothing else that follows
+the first. With one stream there is nothing to gain, nor on a CPU next to kernels of several chunks,
+which occupy all threads. (Measured on two threads with kernels of two scans of 64 x 64 x 64
+softmax: 700 microseconds apart, 720 at once.)
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from graphc.runtime.planner.tasks import BufferAccess, PlannedBuffer, Task, Task
 from graphc.runtime.planner.wavefront_buffers import pass_on
 
 GAIN = 0.9
-"""The share of the time of loops one after another that a wavefront must not exceed."""
+"""The largest accepted time of a wavefront, as a fraction of that of its loops in sequence."""
 
 
 def merge_wavefronts(tasks: Tasks, streams: int, machine: DeviceModel) -> tuple[Tasks, list[str]]:
@@ -41,17 +42,17 @@ def merge_wavefronts(tasks: Tasks, streams: int, machine: DeviceModel) -> tuple[
     begun = set[str]()
     while starts := [a for a, _ in _pairs(tasks) if tasks.tasks[a].name not in begun]:
         begun.add(tasks.tasks[starts[0]].name)
-        tasks = _grown(tasks, starts[0], streams, machine)
-    loops = [t.loop for t in tasks.tasks if isinstance(t.loop, LoopTask) and len(t.loop.parts) > 1]
+        tasks = _with_more_stages(tasks, starts[0], streams, machine)
+    loops = [t.loop for t in tasks.tasks if isinstance(t.loop, LoopTask) and len(t.loop.stages) > 1]
     return tasks, [
-        f"wavefront: {loop.name} plays {len(loop.parts)} loops of {loop.length} iterations at once"
+        f"wavefront: {loop.name} plays {len(loop.stages)} loops of {loop.length} iterations at once"
         for loop in loops
     ]
 
 
-def _grown(tasks: Tasks, a: int, streams: int, machine: DeviceModel) -> Tasks:
-    """The tasks with as many loops behind loop `a` as stages of it as are estimated to gain most:
-    what one does not gain may come with the next, as with a product between two layers."""
+def _with_more_stages(tasks: Tasks, a: int, streams: int, machine: DeviceModel) -> Tasks:
+    """The tasks with as many loops after loop `a` merged as stages as are estimated to gain most. A
+    merge that gains nothing may pay with the next, as with a product between two layers."""
     name, best, most, apart = tasks.tasks[a].name, tasks, -math.inf, 0.0
     while pair := next((p for p in _pairs(tasks) if tasks.tasks[p[0]].name == name), None):
         first, second = (tasks.tasks[i].loop for i in pair)
@@ -71,7 +72,7 @@ def _grown(tasks: Tasks, a: int, streams: int, machine: DeviceModel) -> Tasks:
 
 
 def _pairs(tasks: Tasks) -> list[tuple[int, int]]:
-    """Numbers of loops of which the second may be the stage behind the first."""
+    """Pairs of loops of which the second could be the next stage of the first."""
     before = ancestors(tasks.predecessors, range(len(tasks.tasks)))
     return [
         (a, b)
@@ -85,16 +86,16 @@ def _pairs(tasks: Tasks) -> list[tuple[int, int]]:
 
 
 def _link(first: LoopTask, second: LoopTask) -> tuple[Value, Value] | None:
-    """(element of the second, value of the first) where the second scans a stack that the last
-    stage of the first makes, and needs nothing else of the first."""
+    """(element of the second, value of the first) if the second scans a stack that the last stage
+    of the first writes and needs nothing else of it; else None."""
     same = (first.length, first.reverse) == (second.length, second.reverse)
-    if not same or len(second.parts) > 1 or _has_loops(first) or _has_loops(second):
+    if not same or len(second.stages) > 1 or _has_loops(first) or _has_loops(second):
         return None
-    last, part = first.parts[-1], second.parts[0]
+    last, part = first.stages[-1], second.stages[0]
     made = {y: v for v, y in last.stacks if v not in last.body.op.body.inputs}
     links = [(element, made[x]) for element, x in part.scanned if x in made]
-    written = {y for p in first.parts for _, y in p.stacks}
-    written |= {end for p in first.parts for _, _, end in p.carries}
+    written = {y for p in first.stages for _, y in p.stacks}
+    written |= {end for p in first.stages for _, _, end in p.carries}
     others = [x for _, x in part.scanned if x in written]
     others += [start for _, start, _ in part.carries if start in written]
     others += [a for n, a in part.operands.items() if n.startswith("constant") and a in written]
@@ -108,19 +109,18 @@ def _has_loops(loop: LoopTask) -> bool:
 def _staged(
     tasks: Tasks, a: int, b: int, link: tuple[Value, Value], streams: int, machine: DeviceModel
 ) -> LoopTask | None:
-    """The loop of the stages of loop a and behind them loop b; None where kernels take all
-    threads."""
+    """Loop b merged into loop a as its next stage; None where kernels occupy all threads."""
     first, second = tasks.tasks[a].loop, tasks.tasks[b].loop
     assert isinstance(first, LoopTask) and isinstance(second, LoopTask)
-    part = second.parts[0]
+    part = second.stages[0]
     scanned = tuple(pair for pair in part.scanned if pair[0] != link[0])
-    parts = (*first.parts, replace(part, scanned=scanned))
+    parts = (*first.stages, replace(part, scanned=scanned))
     body = _body(parts)
     if not kind_of(machine.device).overlaps_chunks and any(
         t.kernel and max(t.kernel.phases) > 1 for t in body.tasks
     ):
         return None
-    arrangement = arrange(body, streams, machine, looped=True)
+    arrangement = arrange(body, streams, machine, in_loop=True)
     return LoopTask(first.name, parts, body, arrangement, None, (*first.links, link))
 
 
@@ -137,7 +137,7 @@ def _body(parts: tuple[LoopStage, ...]) -> Tasks:
         ) -> tuple[BufferAccess, ...]:
             return tuple(replace(access, buffer=access.buffer + shift) for access in accesses)
 
-        buffers += [_later(b, stage, part.body.op.length, len(parts)) for b in own.buffers]
+        buffers += [_delayed(b, stage, part.body.op.length, len(parts)) for b in own.buffers]
         predecessors += [mask << start for mask in own.predecessors]
         tasks += [
             replace(task, reads=moved(task.reads), writes=moved(task.writes), stage=stage)
@@ -146,8 +146,8 @@ def _body(parts: tuple[LoopStage, ...]) -> Tasks:
     return Tasks(tuple(tasks), tuple(predecessors), tuple(buffers), (), (), ())
 
 
-def _later(buffer: PlannedBuffer, stage: int, length: int, stages: int) -> PlannedBuffer:
-    """A buffer of a body that begins `stage` iterations later in a loop of several stages."""
+def _delayed(buffer: PlannedBuffer, stage: int, length: int, stages: int) -> PlannedBuffer:
+    """A buffer of a body that starts `stage` iterations later in a loop of several stages."""
     if buffer.segment == "work":
         return buffer
     named = replace(buffer, segment=operand_name(stage, buffer.segment))
@@ -163,7 +163,7 @@ def _later(buffer: PlannedBuffer, stage: int, length: int, stages: int) -> Plann
 
 
 def _merged(tasks: Tasks, a: int, b: int, loop: LoopTask) -> Tasks:
-    """The tasks with `loop` in the place of the loops a and b."""
+    """The tasks with `loop` in place of the loops a and b."""
     first, second = tasks.tasks[a], tasks.tasks[b]
     assert isinstance(first.loop, LoopTask) and isinstance(second.loop, LoopTask)
     buffers = tasks.buffers

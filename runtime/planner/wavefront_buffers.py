@@ -1,9 +1,9 @@
-"""Buffers between the stages of a wavefront, which often need no stack.
+"""Shrink the buffers between stages of a wavefront, which often need no stack.
 
-The second of two loops reads an element of a stack one iteration after the first has made it. Where
-nothing else reads the stack, the last two elements are enough, in two places that take turns, as
-for a carry; a carry that lies in the stack does so by itself then. Where the second loop writes a
-stack of its own over what it has read, the first one's is none that anybody finds.
+The second of two loops reads an element of a stack one iteration after the first wrote it. If
+nothing else reads the stack, two alternating buffers for the last two elements suffice, as for a
+carry; a carry that is stored in the stack then does so too. If the second loop writes its own stack
+over what it has read, nothing else can read the first one's.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ BufferPlace = tuple[int | None, Move]
 
 
 def pass_on(tasks: Tasks, a: int, b: int, element: Value, value: Value) -> Tasks:
-    """The tasks in which loop `a`, whose last stage makes `value`, passes it to loop `b`, which
-    scans it as `element`, in as little memory as can be; right only where they become one."""
+    """The tasks in which loop `a` passes `value`, computed by its last stage, to loop `b`, which
+    scans it as `element`, in as little memory as possible. Valid only if the two loops are
+    merged."""
     first, second = tasks.tasks[a].loop, tasks.tasks[b].loop
     assert isinstance(first, LoopTask) and isinstance(second, LoopTask)
-    before, behind = first.parts[-1], second.parts[0]
+    before, behind = first.stages[-1], second.stages[0]
     passed = dict(behind.scanned)[element]
     kept = replace(before, stacks=tuple(s for s in before.stacks if s[1] != passed))
-    if any(y.place == passed.place for _, y in behind.stacks):
+    if any(y.byte_range == passed.byte_range for _, y in behind.stacks):
         return _with_part(tasks, a, kept)
     writer, reader = (_operands(loop, passed.buffer) for loop in (first, second))
     if first.length < 3 or len(writer) != 1 or len(reader) != 1:
@@ -58,15 +59,15 @@ def pass_on(tasks: Tasks, a: int, b: int, element: Value, value: Value) -> Tasks
 
 
 def _operands(loop: LoopTask, buffer: int) -> list[str]:
-    """The operands of all stages that lie there."""
-    return [n for part in loop.parts for n, x in part.operands.items() if x.buffer == buffer]
+    """The operands of all stages in that buffer."""
+    return [n for part in loop.stages for n, x in part.operands.items() if x.buffer == buffer]
 
 
 def _is_private(
     tasks: Tasks, a: int, b: int, passed: BufferAccess, swaps: Mapping[BufferAccess, BufferAccess]
 ) -> bool:
-    """Whether nothing but the two loops needs the stack; what a carry begins with and what is left
-    of it may be anybody's."""
+    """Whether only the two loops use the stack. Other tasks may use a carry's initial value and
+    what is left of it."""
     bound = (*tasks.inputs, *tasks.outputs, *tasks.state)
     if any(access.buffer == passed.buffer for _, access in bound):
         return False
@@ -79,7 +80,7 @@ def _is_private(
 
 
 def _swapped(task: Task, swaps: Mapping[BufferAccess, BufferAccess]) -> Task:
-    """The task that finds things elsewhere, in a loop's parts too."""
+    """The task with accesses replaced, in a loop's stages too."""
 
     def swap(access: BufferAccess) -> BufferAccess:
         return swaps.get(access, access)
@@ -96,15 +97,15 @@ def _swapped(task: Task, swaps: Mapping[BufferAccess, BufferAccess]) -> Task:
             scanned=tuple((v, swap(x)) for v, x in part.scanned),
             stacks=tuple((v, swap(y)) for v, y in part.stacks),
         )
-        for part in task.loop.parts
+        for part in task.loop.stages
     )
-    return replace(task, loop=replace(task.loop, parts=parts))
+    return replace(task, loop=replace(task.loop, stages=parts))
 
 
 def _moved(
     part: LoopStage, name: str, moves: Mapping[BufferPlace, BufferPlace], place: BufferPlace
 ) -> LoopStage:
-    """The part whose buffers in the operand `name` lie where `moves` say, or else at `place`."""
+    """The stage whose buffers in the operand `name` are where `moves` say, or else at `place`."""
 
     def moved(buffer: PlannedBuffer) -> PlannedBuffer:
         if buffer.segment != name:
@@ -121,7 +122,7 @@ def _with_part(tasks: Tasks, number: int, part: LoopStage) -> Tasks:
     """The tasks with another last stage of a loop."""
     task = tasks.tasks[number]
     assert isinstance(task.loop, LoopTask)
-    loop = replace(task.loop, parts=(*task.loop.parts[:-1], part))
+    loop = replace(task.loop, stages=(*task.loop.stages[:-1], part))
     listed = list(tasks.tasks)
     listed[number] = replace(task, loop=loop)
     return replace(tasks, tasks=tuple(listed))

@@ -59,7 +59,9 @@ def _expected(
             if isinstance(step, Loop):
                 yield number, -1, tuple(_expected(plan, step.steps, number + 1, number, behind))
             elif isinstance(step, Launch):
-                yield from ((number, n, ()) for n in range(len(plan.kernels[step.kernel].joined)))
+                yield from (
+                    (number, n, ()) for n in range(len(plan.kernels[step.kernel].joined_launches))
+                )
             elif isinstance(step, Copy):
                 yield number, 0, ()
             else:
@@ -127,9 +129,9 @@ class _Bytes:
             self.since = []
         alone, owned, shares = False, set[int](), tuple[object, ...]()
         if isinstance(step, Launch):
-            launch = self.plan.kernels[step.kernel].joined[part.launch]
+            launch = self.plan.kernels[step.kernel].joined_launches[part.launch]
             shares = math.prod(launch.grid), launch.patches
-            alone, owned = shares[0] == 1, {*launch.owned} if part.own else owned
+            alone, owned = shares[0] == 1, {*launch.owned} if part.owns_rows else owned
         written = len(writes_of(step))
         touched = [place.at(iterations) for place in ranges(step)]
         mine = [

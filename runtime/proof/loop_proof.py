@@ -232,7 +232,7 @@ class _Proof:
             w.value == value
             and self.before[read.step] >> w.step & 1
             and w.track.covers(track, track.at, track.begin)
-            and not self.spoiled_between(w, read)
+            and not self.is_overwritten_between(w, read)
             for w in self.writes
         )
         return (
@@ -242,7 +242,7 @@ class _Proof:
             or self.is_from_outside(read)
         )
 
-    def spoiled_between(self, write: Use, read: Use) -> bool:
+    def is_overwritten_between(self, write: Use, read: Use) -> bool:
         """Whether a step writes over what `write` wrote before `read` in the same iteration."""
         return any(
             x.step not in (write.step, read.step)
@@ -261,7 +261,7 @@ class _Proof:
         at, times = track.at, track.times
         if not same_place(self.track(carry.initial), track, int(at[0])):
             return False
-        if self.written(track, at[:1], times[:1] * 0, times[:1] - 1, until=read):
+        if self.is_overwritten(track, at[:1], times[:1] * 0, times[:1] - 1, until=read):
             return False
         return len(at) == 1 or self.was_written(carry.new, track, at[1:], times[1:], read)
 
@@ -281,7 +281,7 @@ class _Proof:
         return any(
             w.value == value
             and w.track.covers(track, at, int(times[0]) - 1)
-            and not self.written(track, at, times, times - 1, after=w, until=read)
+            and not self.is_overwritten(track, at, times, times - 1, after=w, until=read)
             for w in self.writes
         )
 
@@ -304,11 +304,11 @@ class _Proof:
                 place.value == value and same_place(self.track(place), track, track.place.start)
                 for place in self.loop.reads
             )
-        return found and not self.written(
+        return found and not self.is_overwritten(
             track, track.at, track.times * 0, track.times - 1, until=read
         )
 
-    def written(
+    def is_overwritten(
         self,
         track: Track,
         at: Times,
@@ -370,7 +370,7 @@ class _Proof:
         return any(
             w.value == carry.new
             and w.track.covers(whole, at, end - 1)
-            and not self.written(whole, at, after, after * 0 + self.last, after=w)
+            and not self.is_overwritten(whole, at, after, after * 0 + self.last, after=w)
             for w in self.writes
         )
 
@@ -385,7 +385,7 @@ class _Proof:
             """Whether `w` writes at these places from the first iteration on, and nothing does
             later."""
             after = times[: len(at)] + 1
-            return w.track.covers(element, at, begin) and not self.written(
+            return w.track.covers(element, at, begin) and not self.is_overwritten(
                 element, at, after, after * 0 + self.last, after=w
             )
 
@@ -395,6 +395,6 @@ class _Proof:
         if carry is None or not same_place(self.track(carry.initial), element, int(at[0])):
             return False
         start = times[:1] * 0
-        if self.written(element, at[:1], start, start + self.last):
+        if self.is_overwritten(element, at[:1], start, start + self.last):
             return False
         return len(at) == 1 or any(w.value == carry.new and left(w, at[1:]) for w in self.writes)

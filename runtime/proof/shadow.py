@@ -53,7 +53,7 @@ def writes_of(step: Step) -> tuple[Range, ...]:
 
 def counters_of(step: Step, plan: Plan) -> tuple[Range, ...]:
     """The counters of tickets that `step` draws: memory of its kernel's own."""
-    if isinstance(step, Launch) and plan.kernels[step.kernel].draws:
+    if isinstance(step, Launch) and plan.kernels[step.kernel].draws_tickets:
         return (Range(f"{COUNTERS}{step.kernel}", 0, 1, "tickets"),)
     return ()
 
@@ -140,9 +140,9 @@ class Shadow:
     def _number(self, *values: str) -> int:
         return self.names.setdefault(frozenset(values), len(self.names))
 
-    def _holds(self, held: int) -> frozenset[str]:
+    def _values_of(self, cell: int) -> frozenset[str]:
         """The values that a cell of this number holds."""
-        return frozenset() if held == NOTHING else list(self.names)[held]
+        return frozenset() if cell == NOTHING else list(self.names)[cell]
 
     def _play(self, run: int) -> None:
         plan, first = self.plans[run], self.first[run]
@@ -189,7 +189,7 @@ class Shadow:
             cells = self._slice(run, place)
             before = self.held[cells]
             again = self.writer[cells] == number
-            also = [self._number(value, *self._holds(held)) for held in before[again]]
+            also = [self._number(value, *self._values_of(held)) for held in before[again]]
             self.held[cells] = self._number(value)
             self.held[cells][again] = also
             self.writer[cells] = number
@@ -251,8 +251,8 @@ class Shadow:
         """What a cell without `value` holds; None if there is no such cell."""
         held = self.held[cells]
         for other in held[held != self._number(value)]:
-            if value not in self._holds(other):
-                return self._holds(other)
+            if value not in self._values_of(other):
+                return self._values_of(other)
         return None
 
     def _check_join(self, plan: Plan) -> None:

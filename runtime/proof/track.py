@@ -64,14 +64,14 @@ class Track:
         """From the first byte in any iteration to the last."""
         return int(self.at.min()), int(self.at.max()) + self.size
 
-    def near(self, other: Track) -> bool:
+    def may_meet(self, other: Track) -> bool:
         """Whether the two could meet in some iterations."""
         (a, b), (c, d) = self.hull, other.hull
         return self.place.segment == other.place.segment and a < d and c < b
 
     def meets(self, other: Track) -> bool:
         """Whether the two touch a byte in one and the same iteration."""
-        if not self.near(other):
+        if not self.may_meet(other):
             return False
         begin, end = max(self.begin, other.begin), min(self.end, other.end)
         apart = self.starts[begin:end] - other.starts[begin:end]

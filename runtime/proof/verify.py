@@ -122,6 +122,8 @@ def _check_steps(plan: Plan, steps: Sequence[Step], number: int, looped: bool = 
         problem = _step_problem(step, plan, recorded, looped)
         if problem:
             raise PlanError(f"plan {plan.name}: {named(number, step)} {problem}")
+        if isinstance(step, Record):
+            recorded.add(step.event)
         if isinstance(step, Loop):
             _check_steps(plan, step.steps, number + 1, looped=True)
             number += len(all_steps(step.steps))
@@ -151,14 +153,13 @@ def _segment_ends(plan: Plan) -> dict[str, int]:
 
 
 def _step_problem(step: Step, plan: Plan, recorded: set[int], looped: bool) -> str:
-    """What is wrong with `step`, wherever its ranges lie, or nothing. Adds the event that it
-    records."""
+    """What is wrong with `step`, wherever its ranges lie; "" if nothing is. `recorded` are the
+    events that earlier steps record."""
     if not 0 <= step.stream < plan.streams:
         return f"is on a stream that is not one of {plan.streams}"
     if isinstance(step, Record):
         if step.event in recorded:
             return "records an event that is recorded before"
-        recorded.add(step.event)
     elif isinstance(step, Wait):
         return "" if step.event in recorded else "waits for an event that is not recorded before it"
     elif backwards := [place for place in ranges(step) if _size(place) < 0]:
@@ -180,7 +181,7 @@ def _launch_problem(launch: Launch, plan: Plan, looped: bool) -> str:
     if kernel.workspace and _size(launch.writes[-1]) != kernel.workspace:
         scratch = range_text(launch.writes[-1])
         return f"has a workspace {scratch}, its kernel needs {kernel.workspace} bytes"
-    if kernel.draws and looped:
+    if kernel.draws_tickets and looped:
         return "draws tickets in a loop, whose iterations would share the counters"
     return ""
 

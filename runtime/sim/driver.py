@@ -71,35 +71,35 @@ class Simulator(CopyFunctions):
 
     def Stream(self, flags: int = 0) -> objects.Stream:
         """A non-blocking stream: flags must be 1."""
-        self.current()
+        self.require_context()
         return objects.Stream(self, flags)
 
     def Event(self, flags: int = 0) -> objects.Event:
-        self.current()
+        self.require_context()
         return objects.Event(self, flags)
 
     def mem_alloc(self, nbytes: int) -> objects.DeviceAllocation:
         """Memory of the device; MemoryError if it is too small. Starts at a multiple of 256."""
-        self.current()
+        self.require_context()
         return objects.DeviceAllocation(self, nbytes)
 
     def mem_get_info(self) -> tuple[int, int]:
         """(free, total) bytes."""
-        self.current()
+        self.require_context()
         return self.memory.total - self.memory.used, self.memory.total
 
     def pagelocked_empty(
         self, shape: Any, dtype: Any, order: str = "C", mem_flags: int = 0
     ) -> np.ndarray[Any, Any]:
         """An uninitialised array that asynchronous copies may read and write."""
-        self.current()
+        self.require_context()
         return self.memory.pagelocked(shape, dtype)
 
     def module_from_buffer(
         self, buffer: bytes, options: Sequence[str] = (), message_handler: Any = None
     ) -> Module:
         """The module that `compile` made."""
-        self.current()
+        self.require_context()
         return Module(self, buffer)
 
     cooperates = True
@@ -156,7 +156,7 @@ class Simulator(CopyFunctions):
             raise LogicError(f"end_capture: no capture began on {stream}")
         capture.finish()
         made = CapturedGraph(self, capture)
-        return before if before is not None and before.takes(made) else made
+        return before if before is not None and before.try_update(made) else made
 
 
 class CapturedGraph:
@@ -167,7 +167,7 @@ class CapturedGraph:
         self._graph = ReplayableGraph(capture.nodes, driver.scheduler.random, driver.log)
         self.nodes = tuple(node.name for node in capture.nodes)
 
-    def takes(self, other: CapturedGraph) -> bool:
+    def try_update(self, other: CapturedGraph) -> bool:
         """Whether it does from now on what `other` does: nodes and edges have to be the same."""
         if self._graph.shape != other._graph.shape:
             return False

@@ -45,7 +45,7 @@ class Library:
 class PreparedCall:
     """A call; its one algorithm is NumPy's, and leaves its workspace alone."""
 
-    rooms = (4096,)
+    workspaces = (4096,)
 
     def __init__(self, driver: SimulatedDevice, call: Call) -> None:
         self._driver, self._call = driver, call

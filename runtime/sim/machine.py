@@ -30,7 +30,7 @@ class SimulatedDevice:
         self.log = self.scheduler.log
         self._contexts = threading.local()
 
-    def current(self) -> None:
+    def require_context(self) -> None:
         """LogicError if the calling thread has no context."""
         if not self.contexts:
             raise LogicError("no context is current in this thread: push one")
@@ -45,12 +45,12 @@ class SimulatedDevice:
 
     def synchronize(self) -> None:
         """Wait for all streams."""
-        self.current()
+        self.require_context()
         self.scheduler.wait(queue.last for queue in self.scheduler.queues)
 
     def put(self, stream: Queued | None, operation: StreamOperation) -> None:
         """Put an operation on a stream, or add it to the graph that the stream is captured to."""
-        self.current()
+        self.require_context()
         if stream is None:
             raise LogicError(
                 f"{operation.name}: a stream is needed; the default stream waits for all others "
@@ -63,7 +63,7 @@ class SimulatedDevice:
 
     def run_now(self, operation: StreamOperation) -> None:
         """Let the host do an operation, and wait for it."""
-        self.current()
+        self.require_context()
         self.scheduler.put(self.host, operation)
         self.scheduler.wait([operation])
 

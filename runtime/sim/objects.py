@@ -60,7 +60,7 @@ class Context:
 
     def pop(self) -> None:
         """Make the one below current again."""
-        self._driver.current()
+        self._driver.require_context()
         self._driver.contexts.pop()
 
     def detach(self) -> None:
@@ -104,7 +104,7 @@ class Stream:
 
     def synchronize(self) -> None:
         """Let the host wait for all that was put on the stream."""
-        self._driver.current()
+        self._driver.require_context()
         if self.capture is not None:
             raise LogicError(f"{self}: synchronize on a stream that is being captured")
         self._driver.scheduler.wait([self.queue.last])
@@ -114,7 +114,7 @@ class Stream:
 
     def wait_for_event(self, event: Event) -> None:
         """Let what is put on the stream from now on begin after the event."""
-        self._driver.current()
+        self._driver.require_context()
         if event.captured is not None:
             self._join_capture(event)
         elif self.capture is not None:
@@ -149,7 +149,7 @@ class Event:
 
     def record(self, stream: Stream | None = None) -> Event:
         """Mark what has been put on the stream so far."""
-        self._driver.current()
+        self._driver.require_context()
         if stream is not None and stream.capture is not None:
             self.captured = stream.capture, list(stream.capture.ends[stream.queue])
             return self
@@ -160,7 +160,7 @@ class Event:
 
     def synchronize(self) -> Event:
         """Let the host wait for the event."""
-        self._driver.current()
+        self._driver.require_context()
         self._driver.scheduler.wait([self._recorded()])
         return self
 

@@ -39,9 +39,9 @@ def limits_of(device: str, threads: int) -> DeviceLimits:
     key = cache.choice_key("limits", cpu_name(threads))
     library = _library()
     flops, nbytes = library.graphc_flops(threads) / 1e6, library.graphc_bytes(threads) / 1e6
-    best = cache.recalled(key) or (0.0, 0.0)
+    best = cache.recall_choice(key) or (0.0, 0.0)
     found = max(flops, best[0]), max(nbytes, best[1])
-    cache.remember(key, found)
+    cache.remember_choice(key, found)
     return DeviceLimits(*found, origin="measured")
 
 

@@ -40,13 +40,13 @@ FORMAT = 4
 class Trial(Protocol):
     """A device on which kernels are played. `machine` is all that their times depend on, `clock`
     says what they have taken so far. `library` is what takes such calls there, "" if nothing does;
-    `rooms` says for each algorithm that it has for one how many bytes of workspace that takes."""
+    `workspaces` says for each algorithm that it has for one how many bytes of workspace that takes."""
 
     machine: str
 
     def clock(self) -> float: ...
     def library(self, call: Call) -> str: ...
-    def rooms(self, call: Call) -> list[int]: ...
+    def workspaces(self, call: Call) -> list[int]: ...
     def plays(self, node: Node, found: Sequence[Kernel]) -> AbstractContextManager[list[Play]]: ...
 
 
@@ -69,27 +69,31 @@ class TunedNode:
     `call` of a library, if one takes such calls."""
 
     node: Node
-    own: Sequence[Kernel]
+    generated: Sequence[Kernel]
     call: Call | None
 
     def candidates(self, trial: Trial) -> list[Kernel]:
         """All of them."""
-        found = list(self.own)
+        found = list(self.generated)
         if self.call is not None:
             assert isinstance(self.node, KernelNode)
             title = trial.library(self.call)
-            rooms = enumerate(trial.rooms(self.call))
+            rooms = enumerate(trial.workspaces(self.call))
             found += [call_kernel(self.node, self.call, title, n, room) for n, room in rooms]
         return found
 
     def kernel(self, index: int, trial: Trial) -> Kernel:
         """Candidate number `index`."""
-        return self.own[index] if index < len(self.own) else self.candidates(trial)[index]
+        return (
+            self.generated[index] if index < len(self.generated) else self.candidates(trial)[index]
+        )
 
     def key(self, trial: Trial) -> str:
         """What a choice depends on."""
         asked = self.call and (self.call, trial.library(self.call))
-        return cache.choice_key(FORMAT, trial.machine, asked, *(k.canonical for k in self.own))
+        return cache.choice_key(
+            FORMAT, trial.machine, asked, *(k.canonical for k in self.generated)
+        )
 
 
 def tuned(
@@ -110,15 +114,15 @@ def tuned(
             if call is not None and not trial.library(call):
                 lacking.add("matrix products" if isinstance(call, Product) else "convolutions")
                 call = None
-            layer = TunedNode(node, candidates(node, target, looped=each is not graph), call)
-            if len(layer.own) > 1 or call is not None:
+            layer = TunedNode(node, candidates(node, target, in_loop=each is not graph), call)
+            if len(layer.generated) > 1 or call is not None:
                 equal.setdefault(layer.key(trial), []).append(layer)
     for kind in sorted(lacking):
         tell(f"tune: no library for {kind} is installed: pip install 'graphc[libraries]'")
     chosen = dict(kernels)
     with progress("tuning kernels", len(equal)) as advance:
         for number, (key, layers) in enumerate(equal.items(), 1):
-            name = layers[0].own[0].name
+            name = layers[0].generated[0].name
             log("info", f"tune: {name}, {number} of {len(equal)}")
             index, count, why = _choice(key, layers[0], trial)
             tell(f"tune: {name} takes candidate {index + 1} of {count}: {why}")
@@ -130,7 +134,7 @@ def tuned(
 def _choice(key: str, layer: TunedNode, trial: Trial) -> tuple[int, int, str]:
     """The number of the kernel to take, how many there are, and why: as it was remembered, else by
     measurement."""
-    remembered = cache.recalled(key)
+    remembered = cache.recall_choice(key)
     if remembered is not None:
         index, count, why = remembered
         return index, count, why
@@ -139,8 +143,8 @@ def _choice(key: str, layer: TunedNode, trial: Trial) -> tuple[int, int, str]:
         with trial.plays(layer.node, found) as plays:
             index, why = measure(plays, trial.clock)
     except RunError as error:
-        log("warning", f"tune: {layer.own[0].name} was not measured: {error}")
-        return 0, len(layer.own), "the device could not measure it"
+        log("warning", f"tune: {layer.generated[0].name} was not measured: {error}")
+        return 0, len(layer.generated), "the device could not measure it"
     choice = index, len(found), why
-    cache.remember(key, choice)
+    cache.remember_choice(key, choice)
     return choice

@@ -105,10 +105,10 @@ def choose_plan(
         choice = Choice(1, "one takes more memory than is allowed")
     else:
         key = _key(one, machine, limit)
-        remembered = cache.recalled(key)
+        remembered = cache.recall_choice(key)
         if remembered is None:
             remembered = asdict(_Trial(one, plan_for, load, limit, clock).choice())
-            cache.remember(key, remembered)
+            cache.remember_choice(key, remembered)
         choice = Choice(**remembered)
     plan = one if choice.streams == 1 else plan_for(choice.streams, choice.measured)
     return replace(plan, notes=(*plan.notes, *choice.notes))

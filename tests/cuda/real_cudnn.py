@@ -55,7 +55,7 @@ def main() -> None:
         prepared = library.prepare(asked)
         configurations = len(list(prepared.configurations()))
         ready = not asked.epilogue and asked.tensors[0].dtype == "f32"
-        found.append((configurations, len(prepared.rooms) if ready else 0))
+        found.append((configurations, len(prepared.workspaces) if ready else 0))
     for name in ("cudnnCreate", "cudnnSetStream", "cudnnBackendExecute"):
         getattr(library._library, name)
     print(json.dumps(found))

@@ -89,7 +89,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> CublasLt:
 @pytest.mark.parametrize("node", NODES, ids=lambda node: node.op.kernel)
 def test_cublas_is_asked_for_what_the_node_computes(node: Node, library: CublasLt):
     prepared, arrays = library.prepare(product(node)), [aligned(a) for a in given(node)]
-    assert prepared.rooms == [WORKSPACE] * 3
+    assert prepared.workspaces == [WORKSPACE] * 3
     (expected,) = node.op.reference(*arrays)
     out, workspace = aligned(np.zeros_like(expected)), aligned_empty((WORKSPACE,), np.uint8)
     addresses = [a.ctypes.data for a in (*arrays, out, workspace)]
@@ -126,7 +126,7 @@ def test_an_algorithm_that_is_not_there_is_named(library: CublasLt):
     library._library.fake_proposals(1)
     try:
         prepared = library.prepare(product(NODES[0]))
-        assert prepared.rooms == [WORKSPACE]
+        assert prepared.workspaces == [WORKSPACE]
         with pytest.raises(
             CompileError, match=r"^cuBLASLt 13\.2\.3 has no algorithm 2 for this product$"
         ):

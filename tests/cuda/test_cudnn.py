@@ -86,7 +86,7 @@ def test_cudnn_is_asked_for_what_the_node_computes(node: Node, library: Cudnn):
         expected = list(node.op.reference(*logical))
     workspace = aligned_empty((128,), np.uint8)
     addresses = [a.ctypes.data for a in (*inputs, *outputs, workspace)]
-    for rank in range(len(prepared.rooms)):
+    for rank in range(len(prepared.workspaces)):
         for out in outputs:
             out[...] = np.full_like(out, 7)
         prepared.issue(rank, addresses, SimpleNamespace(handle=5))()
@@ -131,8 +131,8 @@ def test_engines_in_no_fixed_order_or_without_room_or_of_other_products_are_not_
     library: Cudnn,
 ):
     exact, tf32, narrow = (convolution(STEPS[x][1]) for x in STEPS)
-    assert library.prepare(exact).rooms == [80, 96]
-    assert library.prepare(tf32).rooms == library.prepare(narrow).rooms == ROOMS
+    assert library.prepare(exact).workspaces == [80, 96]
+    assert library.prepare(tf32).workspaces == library.prepare(narrow).workspaces == ROOMS
     assert len(ROOMS) == PROPOSED
 
 
@@ -142,7 +142,7 @@ def test_equal_layers_are_prepared_once_and_descriptors_are_given_back(library: 
     gc.collect()
     before = library._library.fake_alive()
     own = Cudnn(library._library)
-    assert own.prepare(made).rooms
+    assert own.prepare(made).workspaces
     assert library._library.fake_alive() > before
     del own
     gc.collect()

@@ -81,7 +81,7 @@ def test_blocks_compute_what_the_op_means(case: tuple[str, str], small: pytest.M
 
 def test_keys_of_one_block_take_no_turns(small: pytest.MonkeyPatch) -> None:
     kernel = taken(node_of("grouped", "bf16", gradient=True))
-    assert not kernel.draws
+    assert not kernel.draws_tickets
     assert not kernel.workspace
     assert "by blocks of 128 keys: five products in place of seven" in kernel.choice
 
@@ -89,7 +89,7 @@ def test_keys_of_one_block_take_no_turns(small: pytest.MonkeyPatch) -> None:
 def test_the_choice_says_so_where_blocks_take_turns() -> None:
     node = node_of("d64", "bf16", gradient=True)
     kernel = taken(node)
-    assert kernel.draws
+    assert kernel.draws_tickets
     assert kernel.flops * 7 == lower(node, TARGET).flops * 5
     assert kernel.workspace == 8 * 12 * 1024 * 64 * 4
     assert kernel.note.endswith("by blocks of 128 keys that add to those of queries in turns")
@@ -105,7 +105,7 @@ def test_few_blocks_and_heads_that_do_not_fit_take_seven_products(name: str) -> 
 def test_the_body_of_a_loop_takes_seven_products() -> None:
     """Its iterations would share the counters."""
     node = node_of("d64", "bf16", gradient=True)
-    assert not lower(node, TURNS, looped=True).draws
+    assert not lower(node, TURNS, in_loop=True).draws_tickets
 
 
 TURNS_HEADER = "attend_serialized"

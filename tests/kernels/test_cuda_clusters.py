@@ -90,7 +90,7 @@ def test_the_bits_are_those_of_a_second_launch(name: str, monkeypatch: pytest.Mo
     take(tile, splits, monkeypatch)
     one, two = clustered(node), launched_twice(node)
     assert str(tile) in one.source and f"ClusterBlock<{splits}>" in one.source
-    assert len(one.launches) == 1 and one.workspace == 0 and one.parts is None
+    assert len(one.launches) == 1 and one.workspace == 0 and one.device_functions is None
     assert f"k in {splits} parts added in order within a cluster" in one.choice
     assert len(two.launches) == 2 and two.launches[0].grid[1] == splits
     arrays = operands(node)

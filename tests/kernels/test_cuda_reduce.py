@@ -51,7 +51,7 @@ def shape_of(name: str) -> Any:
 
 def shape_for(op: Any) -> Any:
     assert isinstance(op, Fused)
-    return choose_shape(find_rows(op.body, Domain(reduced_shape(op.body)), apart=True))
+    return choose_shape(find_rows(op.body, Domain(reduced_shape(op.body)), recompute=True))
 
 
 def test_a_softmax_is_one_launch_of_three_loops():

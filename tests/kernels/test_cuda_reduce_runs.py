@@ -135,7 +135,7 @@ def shape_of(name: str) -> Shape:
 
 def chosen(node: Any) -> Shape:
     body = node.op.body
-    return choose_shape(find_rows(body, Domain(reduced_shape(body)), apart=True))
+    return choose_shape(find_rows(body, Domain(reduced_shape(body)), recompute=True))
 
 
 def arrays_for(node: Any, special: bool) -> list[Any]:
@@ -195,18 +195,18 @@ def test_runs_are_of_sixteen_bytes_where_rows_are_whole_aligned_ones():
 
 def test_short_rows_are_loaded_once_and_all_at_the_beginning():
     for name in ("softmax_4096", "normalised_4096", "softmax_4097", "softmax_32768", "sliced"):
-        assert shape_of(name).held
+        assert shape_of(name).keeps_row
         before, _, after = lower(BY_NAME[name], TARGET).source.partition("rows.reduce<")
         assert "rows.hold(" in before
         assert "*reinterpret_cast<const Run<" in before
         assert "*reinterpret_cast<const Run<" not in after
-    assert not shape_of("softmax_33024").held
+    assert not shape_of("softmax_33024").keeps_row
 
 
 def test_what_a_thread_holds_is_bounded():
     for name in BY_NAME:
         shape = shape_of(name)
-        if shape.held:
+        if shape.keeps_row:
             runs = -(-shape.columns // (shape.length * shape.along))
             assert runs * shape.length * 4 <= HELD_BYTES
 
@@ -238,7 +238,7 @@ def test_values_of_a_row_leave_fewer_registers_for_what_its_thread_keeps():
     for rows in (0, 5, 10):
         specs = (*(spec(1568, 528) for _ in range(3)), *(spec(528) for _ in range(rows)))
         kept.append(chosen(traced(f"three_{rows}", three_centred, *specs)))
-    assert [(s.own, s.shared) for s in kept] == [(5, 2), (5, 2), (4, 3)]
+    assert [(s.register_steps, s.shared_steps) for s in kept] == [(5, 2), (5, 2), (4, 3)]
 
 
 @pytest.mark.parametrize("arch", first_quick(1, ["sm_90a", "sm_80"]))

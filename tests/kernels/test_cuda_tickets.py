@@ -100,8 +100,8 @@ def test_the_bits_are_those_of_a_second_launch(name: str, cheap: pytest.MonkeyPa
     node, tile, splits = CASES[name]
     take(tile, splits, cheap)
     one, two = drawn(node), launched_twice(node)
-    assert one.draws and not two.draws
-    assert one.parts is not None and len(one.joined) == 2
+    assert one.draws_tickets and not two.draws_tickets
+    assert one.device_functions is not None and len(one.joined_launches) == 2
     assert len(one.launches) == 1 and one.launches[0].grid[1] == splits
     assert f"k in {splits} parts added in order by the last block of a tile" in one.choice
     assert len(two.launches) == 2
@@ -118,7 +118,7 @@ def test_the_last_block_of_a_reduction_stores_its_results(name: str) -> None:
     need_command("g++", "clang++")
     node = REDUCTIONS[name]
     one, two = ended(node), lower_reduce(node)
-    assert one.draws and not two.draws
+    assert one.draws_tickets and not two.draws_tickets
     assert len(one.launches) == len(two.launches) - 1
     arrays = arrays_of(node)
     wanted = Played(simulator(check=True), [node], make=lower_reduce).run(node, arrays)
@@ -133,7 +133,7 @@ def test_elements_behind_a_split_reduction_take_a_launch() -> None:
     node = traced(
         "kept", lambda x: x - graphc.sum(x, axis=1, keepdims=True), graphc.spec((3, 40000))
     )
-    assert not ended(node).draws
+    assert not ended(node).draws_tickets
     assert len(ended(node).launches) == len(lower_reduce(node).launches) == 2
 
 
@@ -150,8 +150,8 @@ def test_partial_sums_of_columns_are_joined_by_tiles(
     kernels = [here.plan.kernels[name] for name in joined(here)]
     for kernel in kernels:
         parts = kernel.launches[0].grid[0]
-        assert kernel.parts is None  # no other launch joins sums as groups of tiles do
-        assert kernel.draws and f"int together = {parts // 4};" in kernel.source
+        assert kernel.device_functions is None  # no other launch joins sums as groups of tiles do
+        assert kernel.draws_tickets and f"int together = {parts // 4};" in kernel.source
         assert re.search(r"combine_partial<.*>\(workspace \+ \d+, 4\)", kernel.source)
         assert not any(launch.symbol.endswith("gather") for launch in kernel.launches)
     got, want = steps(here), steps(compiled("reference", precision=precision))
@@ -185,18 +185,18 @@ def test_what_cannot_draw_takes_a_second_launch(cheap: pytest.MonkeyPatch) -> No
     ):
         with pytest.MonkeyPatch.context() as patch:
             take(tile, 2, patch)
-            assert len(drawn(node).launches) == 2 and not drawn(node).draws
+            assert len(drawn(node).launches) == 2 and not drawn(node).draws_tickets
     take(TILES[6], 4, cheap)
     cheap.setattr(schedules, "_persistent", lambda problem: None)  # whose blocks hold weights
     looped = lower_contract(
         product(40, 72, 1000), ContractOptions(split_k=SplitKOptions(True), looped=True)
     )
-    assert len(looped.launches) == 2 and not looped.draws
+    assert len(looped.launches) == 2 and not looped.draws_tickets
     target = replace(TARGET, draws_tickets=True)
-    assert lower(REDUCTIONS["rows"], target).draws
-    assert not lower(REDUCTIONS["rows"], target, looped=True).draws
-    assert not lower(REDUCTIONS["rows"], TARGET).draws
-    assert any(k.draws for k in candidates(product(40, 72, 1000), target))
+    assert lower(REDUCTIONS["rows"], target).draws_tickets
+    assert not lower(REDUCTIONS["rows"], target, in_loop=True).draws_tickets
+    assert not lower(REDUCTIONS["rows"], TARGET).draws_tickets
+    assert any(k.draws_tickets for k in candidates(product(40, 72, 1000), target))
 
 
 def transposed(x: Any) -> Any:
@@ -228,7 +228,7 @@ def test_programs_leave_the_same_bits_with_and_without_tickets(
         specs = [graphc.spec(s) for s in shapes]
         options: dict[str, Any] = {"device": "sim", "streams": streams, "precision": precision}
         program = graphc.compile(trained, *specs, **options, disable="fuse_products")
-        assert any(k.draws for k in program.plan.kernels.values()) == (tickets != "0")
+        assert any(k.draws_tickets for k in program.plan.kernels.values()) == (tickets != "0")
         assert any(len(k.launches) > 1 for k in program.plan.kernels.values()) == (tickets == "0")
         results += [program(*values) for _ in range(3)]
     for other in results[1:]:
@@ -248,7 +248,7 @@ def test_equal_kernels_draw_from_counters_of_their_own(
 
     specs = [graphc.spec((40, 1000))] * 3 + [graphc.spec((1000, 72))]
     program = graphc.compile(three, *specs, device="sim", streams=streams)
-    kernels = [k for k in program.plan.kernels.values() if k.draws]
+    kernels = [k for k in program.plan.kernels.values() if k.draws_tickets]
     assert len(kernels) == 3 and len({k.canonical for k in kernels}) == 1
     functions = program._executable._kept.functions._functions
     modules = {id(functions[k.name, False][0][1]._kernel.module) for k in kernels}
@@ -262,7 +262,7 @@ def test_equal_kernels_draw_from_counters_of_their_own(
 
 def test_tickets_are_not_drawn_in_loops() -> None:
     plan = looped(CELL, SHOW)
-    kernels = {**plan.kernels, "show": replace(plan.kernels["show"], draws=True)}
+    kernels = {**plan.kernels, "show": replace(plan.kernels["show"], draws_tickets=True)}
     with pytest.raises(PlanError) as error:
         verify(replace(plan, kernels=kernels))
     assert str(error.value) == (
@@ -339,7 +339,7 @@ def test_kernels_compile_and_spill_nothing(
         kernel = drawn(node)
     else:
         kernel = ended(REDUCTIONS[name])
-    assert kernel.draws
+    assert kernel.draws_tickets
     cheap.setenv("GRAPHC_CACHE_DIR", str(tmp_path))
     usage = usage_of(kernel, nvrtc, arch, tmp_path)
     assert [u.spilled for u in usage.values()] == [0]

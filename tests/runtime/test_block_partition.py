@@ -91,7 +91,7 @@ def test_no_block_waits_for_another_within_loops(plan: Plan) -> None:
     assert (len(forward.parts), len(backward.parts)) == (1, 2)
     for loop in (forward, backward):
         assert loop.waits
-        assert all(isinstance(p, LaunchPart) and p.own and not p.waits for p in loop.parts)
+        assert all(isinstance(p, LaunchPart) and p.owns_rows and not p.waits for p in loop.parts)
     plan.verify()
 
 
@@ -103,7 +103,7 @@ def test_all_wait_before_such_a_loop(plan: Plan) -> None:
 @pytest.mark.parametrize("which", [0, 1])
 def test_parts_that_other_blocks_play_must_wait(plan: Plan, which: int) -> None:
     def apart(loop: RepeatedParts) -> RepeatedParts:
-        own = tuple(replace(p, own=n != which) for n, p in enumerate(loop.parts))
+        own = tuple(replace(p, owns_rows=n != which) for n, p in enumerate(loop.parts))
         return replace(loop, parts=own)
 
     with pytest.raises(PlanError, match="no block waits between"):
@@ -168,7 +168,7 @@ def test_a_race_is_found(lacks: str, joins: pytest.MonkeyPatch) -> None:
 
     def part(self: Any, part: Any, depth: int) -> list[str]:
         lines = whole(self, part, depth)
-        if not part.own or lacks in ("", "near"):
+        if not part.owns_rows or lacks in ("", "near"):
             return lines
         if lacks == "barrier":
             return [line for line in lines if line != "__syncthreads();"]
@@ -219,8 +219,8 @@ def test_products_whose_weights_stay_near_are_cut_by_rows(along_k: bool) -> None
 def test_blocks_hold_weights_in_registers(plan: Plan) -> None:
     """They are read before each loop; pointwise parts have as many blocks as the product."""
     (run,) = plan.joined
-    held = [kernel for kernel in plan.kernels.values() if kernel.held]
-    assert len(held) == 2 and not any(kernel.fills for kernel in held)
+    held = [kernel for kernel in plan.kernels.values() if kernel.resident_bytes]
+    assert len(held) == 2 and not any(kernel.fills_multiprocessor for kernel in held)
     for kernel in held:
         before, loop = run.kernel.source.split(f"{kernel.launches[0].symbol}_hold(held")
         assert before.rstrip().endswith("Held held;\n" + " " * 4 + f"{kernel.name}_part::")

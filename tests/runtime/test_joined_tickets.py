@@ -106,7 +106,7 @@ def waits(plan: Plan) -> int:
 
 
 def drawing(plan: Plan) -> list[Kernel]:
-    return [kernel for kernel in plan.kernels.values() if kernel.draws]
+    return [kernel for kernel in plan.kernels.values() if kernel.draws_tickets]
 
 
 @pytest.mark.parametrize(("name", "precision", "most", "late"), NODES)
@@ -209,7 +209,7 @@ def test_parts_leave_the_bits_of_tickets(name: str, check: str, joins: pytest.Mo
     together = program_of(name, joins, streams=1)
     assert together.plan is not None and nodes(together.plan) == 1
     kernels = drawing(together.plan)
-    assert kernels and all(len(k.joined) == len(k.launches) + 1 for k in kernels)
+    assert kernels and all(len(k.joined_launches) == len(k.launches) + 1 for k in kernels)
     (run,) = together.plan.joined
     assert "draws_last" not in run.kernel.source and "DrawingBlock" not in run.kernel.source
     others = [
@@ -232,7 +232,7 @@ def test_all_wait_where_a_ticket_was_drawn(name: str, joins: pytest.MonkeyPatch)
     plan = program_of(name, joins, streams=1).plan
     assert plan is not None
     launches = [(n, s) for n, s in enumerate(all_steps(plan.steps)) if isinstance(s, Launch)]
-    draws = {n for n, step in launches if plan.kernels[step.kernel].draws}
+    draws = {n for n, step in launches if plan.kernels[step.kernel].draws_tickets}
     late = [p for p in waiting(plan) if p.step in draws and p.launch]
     assert late
     for part in late:
@@ -251,5 +251,5 @@ def test_a_run_that_gains_too_little_by_them_does_without(lines: int, stop: int)
     plan = graphc.compile(build, *specs, device="cuda", streams=1).plan
     assert plan is not None
     last = all_steps(plan.steps)[-1]
-    assert isinstance(last, Launch) and plan.kernels[last.kernel].draws
+    assert isinstance(last, Launch) and plan.kernels[last.kernel].draws_tickets
     assert [(run.first, run.stop) for run in plan.joined] == [(0, stop)]

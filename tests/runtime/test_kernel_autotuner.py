@@ -204,7 +204,7 @@ def test_products_in_loops_keep_blocks_that_own_rows(monkeypatch: pytest.MonkeyP
     assert seen and step.plan is not None
     (run,) = step.plan.joined
     parts = [p for loop in run.parts if isinstance(loop, RepeatedParts) for p in loop.parts]
-    assert len(parts) == 3 and all(isinstance(p, LaunchPart) and p.own for p in parts)
+    assert len(parts) == 3 and all(isinstance(p, LaunchPart) and p.owns_rows for p in parts)
 
 
 def test_libraries_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,7 +144,7 @@ def test_cost_is_near_the_least_of_all_choices(layers: int, wide: int) -> None:
     repeatable = {i: frozenset[int]() for i in range(len(tasks.tasks) - 1)}
     times = [10.0 + i % 3 for i in range(len(tasks.tasks))]
     repeater = Rematerializer(base, repeatable)
-    waiting = [v for v in repeater.values if repeater.waits(v) or v < layers]
+    waiting = [v for v in repeater.values if repeater.has_idle_time(v) or v < layers]
     choices = chain.from_iterable(combinations(waiting, n) for n in range(len(waiting) + 1))
     every = [repeater.repeat(frozenset(choice)) for choice in choices]
     for limit in sorted({s.peak for s in every}):
@@ -169,7 +169,7 @@ def test_results_are_kept_where_state_has_changed_before_they_are_read_again() -
     tasks = make_tasks(graph, kernels)
     base, value = serial(tasks, range(len(tasks.tasks))), tasks.tasks[0].writes[0].buffer
     (state,) = (a.buffer for _, a in tasks.state)
-    assert any(s.again for s in Rematerializer(base, {0: frozenset()}).repeat({value}).steps)
+    assert any(s.rerun for s in Rematerializer(base, {0: frozenset()}).repeat({value}).steps)
     assert Rematerializer(base, {0: frozenset({state})}).repeat({value}) == base
     assert leaner(graph, kernels).within(1)[0] == graph
 

@@ -82,7 +82,7 @@ def test_all_blocks_wait_once_in_an_iteration(plan: Plan) -> None:
     forward, backward = loops(plan)
     assert (waits(forward), waits(backward)) == ([True], [False, False, True])
     assert not forward.waits and not backward.waits  # each is the first part of its launch
-    held = [kernel for kernel in plan.kernels.values() if kernel.held]
+    held = [kernel for kernel in plan.kernels.values() if kernel.resident_bytes]
     assert [kernel.double_buffered for kernel in held] == [False, True]
     plan.verify()
 
@@ -150,7 +150,7 @@ def test_it_leaves_the_same_bits(
     ]
     plans = [step.plan for step, _ in made]
     assert loops(plans[0]) and not any(loops(plan) for plan in plans[1:3])
-    assert plans[0] is not None and any(k.held for k in plans[0].kernels.values())
+    assert plans[0] is not None and any(k.resident_bytes for k in plans[0].kernels.values())
     random = np.random.default_rng(0)
     x, y = (random.standard_normal((STEPS, batch, n)).astype(np.float32) for n in (6, width))
     losses = [[step(x, y) for _ in range(2)] for step, _ in made]
@@ -186,7 +186,7 @@ def test_products_of_whole_numbers_are_exact(
         turned, graphc.spec(h.shape), graphc.spec(w.shape), device="sim", precision=precision
     )
     assert program.plan is not None
-    (held,) = (x for x in program.plan.kernels.values() if x.held)
+    (held,) = (x for x in program.plan.kernels.values() if x.resident_bytes)
     assert f"Product<Problem, {strips}>" in held.source
     first, second = program(h, w)
     assert np.array_equal(first, -h @ w) and np.array_equal(second, h @ w @ w)
@@ -231,7 +231,7 @@ def test_what_does_not_fit_beside_is_played_apart(products: int) -> None:
 
     specs = [graphc.spec((STEPS, 16, 2048)), *[graphc.spec((2048, 2048))] * products]
     plan = graphc.compile(build, *specs, device="cuda", streams=1, precision="tf32").plan
-    assert plan is not None and sum(k.held > 0 for k in plan.kernels.values()) == products
+    assert plan is not None and sum(k.resident_bytes > 0 for k in plan.kernels.values()) == products
     assert len(loops(plan)) == (products == 1)
 
 

@@ -159,7 +159,7 @@ def test_operands_are_rounded_where_they_are_read(
     specs = graphc.spec(h.shape), graphc.spec(w.shape)
     program = graphc.compile(turned, *specs, device="sim", precision=precision)
     assert program.plan is not None
-    (kernel,) = (x for x in program.plan.kernels.values() if x.held)
+    (kernel,) = (x for x in program.plan.kernels.values() if x.resident_bytes)
     assert ("own" in kernel.choice) == (size == (16, 32))
     first, second = program(h, w)
     assert np.array_equal(first, -nearest(h) @ w.T)
@@ -184,7 +184,9 @@ def test_what_no_block_holds_is_rounded_as_it_is_read(
 
     specs = [graphc.spec(x.shape) for x in (h, a, b)]
     program = graphc.compile(turned, *specs, device="sim", precision="bfloat16")
-    assert program.plan is not None and not any(x.held for x in program.plan.kernels.values())
+    assert program.plan is not None and not any(
+        x.resident_bytes for x in program.plan.kernels.values()
+    )
     texts = program.kernels.values()
     assert all("element = as_bfloat" in x for x in texts if "struct Problem" in x)
     assert any("TensorCores<" in x for x in texts)
@@ -213,7 +215,7 @@ def test_floats_of_two_bytes_are_read_as_they_lie(
 
     specs = graphc.spec(h.shape), graphc.spec(w.shape)
     program = graphc.compile(turned, *specs, device="sim")
-    assert program.plan is not None and any(x.held for x in program.plan.kernels.values())
+    assert program.plan is not None and any(x.resident_bytes for x in program.plan.kernels.values())
     first, second = program(h, w)
     assert np.array_equal(first, h @ w.T) and np.array_equal(second, h @ w.T @ w.T)
     assert np.abs(second).max() <= 256

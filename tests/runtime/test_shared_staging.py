@@ -49,11 +49,11 @@ def test_small_constants_come_whole_before_the_loop() -> None:
     steps = [step for step in loop.steps if isinstance(step, Launch)]
     near = staged_rows(plan, steps, loop.count, lambda place: 0)
     assert near is not None
-    (whole,) = [line for line in near.lines if line.whole]
+    (whole,) = [line for line in near.lines if line.replicated]
     assert (whole.moves, whole.step, whole.nbytes) == (StagingTime.BEFORE, 0, 4 * 96)
     (step,) = steps
     (place,) = [x for x, near in zip(step.arguments, near.places[0], strict=True)
-                if near and near.whole]  # fmt: skip
+                if near and near.replicated]  # fmt: skip
     over = replace(step.arguments[-1], segment=place.segment, start=place.start, moves=())
     assert not is_constant(place, [replace(step, writes=(*step.writes, over))])
     assert is_constant(place, steps) and not is_constant(replace(place, stop=place.stop + 4096), [])

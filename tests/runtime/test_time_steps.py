@@ -163,8 +163,11 @@ def test_a_kernel_of_a_step_must_add_in_the_order_of_the_whole(order: str) -> No
     )
     ((output, step),) = steps.steps.items()
     whole = steps.kernels[output.name]
-    assert step.kernel.order == whole.order and whole.order.startswith("registers, k ascending")
-    assert lower_step(step.node, replace(whole, order=order), CUDA) is None
+    assert (
+        step.kernel.summation_order == whole.summation_order
+        and whole.summation_order.startswith("registers, k ascending")
+    )
+    assert lower_step(step.node, replace(whole, summation_order=order), CUDA) is None
     assert lower_step(step.node, whole, Target("cpu")) is None
 
 
@@ -174,7 +177,7 @@ def test_sums_in_parts_have_no_order_that_a_step_could_keep() -> None:
 
     program = graphc.compile(fn, graphc.spec((16, 65536)), graphc.spec((65536, 16)), device="cuda")
     (kernel,) = program.plan.kernels.values()
-    assert "k in" in kernel.choice and kernel.order == ""
+    assert "k in" in kernel.choice and kernel.summation_order == ""
 
 
 def test_the_kernel_of_a_step_says_what_it_is() -> None:

@@ -138,7 +138,7 @@ OVERWRITES = Kernel("over", "pointwise", "", inplace=((0, 0),))
 TWICE = Kernel("first", "pointwise", "", workspace=128)
 
 
-DRAWS = {"last": Kernel("last", "pointwise", "", draws=True)}
+DRAWS = {"last": Kernel("last", "pointwise", "", draws_tickets=True)}
 
 
 def refusals() -> Iterator[tuple[str, Plan, str]]:

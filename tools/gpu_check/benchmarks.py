@@ -20,14 +20,14 @@ LEAST_SECONDS = 10.0
 
 
 def take_all(
-    report: CheckReport, clock: Countdown, device: str, wanted: Sequence[Measurement]
+    report: CheckReport, clock: Countdown, device: str, measurements: Sequence[Measurement]
 ) -> int:
     """Take the measurements that the report lacks while there is time, then those that failed in
     an earlier run; how many are left."""
-    wanted = [one for one in wanted if not report.measured(one.name)]
-    failed = [one for one in wanted if report.tried(one.name)]
+    measurements = [one for one in measurements if not report.measured(one.name)]
+    failed = [one for one in measurements if report.tried(one.name)]
     left = 0
-    for one in [*(w for w in wanted if w not in failed), *failed]:
+    for one in [*(w for w in measurements if w not in failed), *failed]:
         seconds = min(MOST_SECONDS, clock.left())
         line = measure(one, device, seconds) if seconds >= LEAST_SECONDS else None
         if line is None:

@@ -144,14 +144,14 @@ def summary(done: Done) -> list[str]:
 
 
 def measuring(
-    wanted: Callable[[Sequence[str]], Sequence[goals.Measurement]],
+    select: Callable[[Sequence[str]], Sequence[goals.Measurement]],
 ) -> Callable[[Kit, float], dict[str, Any]]:
-    """The stage of the benchmarks that are `wanted` of the workloads, as many as there is time
+    """The stage of the benchmarks that are `select` of the workloads, as many as there is time
     for, and what they say of the goals so far."""
 
     def measure(kit: Kit, seconds: float) -> dict[str, Any]:
         before, report = machine.clocks(), kit.report
-        each = wanted(kit.workloads)
+        each = select(kit.workloads)
         left = benchmarks.take_all(report, Countdown(seconds), kit.device, each)
         report.results["comparison"] = compared(report.results["benchmarks"], kit.workloads)
         found = {"clocks before": before, "clocks after": machine.clocks()}

@@ -21,29 +21,33 @@ class Lines:
     sector that is there; sectors asked for and missed."""
 
     most: int
-    held: OrderedDict[int, int] = field(default_factory=OrderedDict)
+    resident: OrderedDict[int, int] = field(default_factory=OrderedDict)
     asked: int = 0
     missed: int = 0
 
     def ask(self, sectors: Iterable[int]) -> None:
         for sector in sectors:
             line, bit = divmod(sector, LINE // SECTOR)
-            there = self.held.pop(line, 0)
+            there = self.resident.pop(line, 0)
             self.asked += 1
             self.missed += not there >> bit & 1
-            self.held[line] = there | 1 << bit
-            if len(self.held) > self.most:
-                self.held.popitem(last=False)
+            self.resident[line] = there | 1 << bit
+            if len(self.resident) > self.most:
+                self.resident.popitem(last=False)
 
 
 def missed_share(
-    code: Code, blocks: Sequence[Sizes], warps: Sequence[Sequence[Sizes]], sizes: Sizes, room: float
+    code: Code,
+    blocks: Sequence[Sizes],
+    warps: Sequence[Sequence[Sizes]],
+    sizes: Sizes,
+    capacity: float,
 ) -> float:
-    """The share of the sectors of copies by way of L1 that are not in its `room` bytes, where these
+    """The share of the sectors of copies by way of L1 that are not in its `capacity` bytes, where these
     blocks are on a multiprocessor and the `warps` of all of them, by their threads, take turns."""
     lanes = _lanes(code, blocks[0], warps[0], sizes)
     copies = [_copied(code, block, warp[0], sizes) for block in blocks for warp in warps]
-    lines = Lines(int(room // LINE))
+    lines = Lines(int(capacity // LINE))
     for turn in itertools.zip_longest(*copies):
         for place, address in filter(None, turn):
             offsets = lanes.get(place, range(0, 512, 16))

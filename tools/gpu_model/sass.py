@@ -115,7 +115,8 @@ def blocks_of(text: str) -> list[Block]:
             blocks.append(Block([]))
         starts |= dict.fromkeys(labels, len(blocks) - 1)
         blocks[-1].instructions.append(instruction)
-        if _ends(blocks[-1], instruction):
+        _set_end(blocks[-1], instruction)
+        if blocks[-1].kind != "next":
             blocks.append(Block([]))
     for block in blocks:
         if block.kind == "jump":
@@ -136,8 +137,8 @@ def _lines(text: str) -> Iterator[tuple[Sequence[str], Instruction]]:
             labels = []
 
 
-def _ends(block: Block, instruction: Instruction) -> bool:
-    """Whether the block ends with its last instruction, as is then said in the block."""
+def _set_end(block: Block, instruction: Instruction) -> None:
+    """Note in the block what its last instruction does to control flow."""
     guard = (instruction.guard,) if instruction.guard else ()
     if instruction.name == "BRA" and "DIV" not in instruction.opcode:
         given = tuple(o for o in instruction.operands if PREDICATE.match(o))
@@ -146,7 +147,6 @@ def _ends(block: Block, instruction: Instruction) -> bool:
         block.kind, block.conditions = "exit", guard
     else:
         block.calls |= instruction.name == "CALL"
-    return block.kind != "next"
 
 
 def _target(instruction: Instruction) -> str:

@@ -168,7 +168,7 @@ def _parses(path: str, raw: bytes) -> bool:
         return False
 
 
-def near(root: Path, mutant: Mutant) -> tuple[str, ...]:
+def nearest_tests(root: Path, mutant: Mutant) -> tuple[str, ...]:
     """Up to four files of tests that have the module's name or import it, short ones first."""
     path = Path(mutant.path)
     parts = path.with_suffix("").parts
@@ -209,7 +209,7 @@ def tried(root: Path, mutant: Mutant, only_near: bool) -> str:
     """What the tests say of a change. The file is put back whatever happens."""
     path = root / mutant.path
     raw = path.read_bytes()
-    groups = (near(root, mutant),) if only_near else AREAS[mutant.area].tests
+    groups = (nearest_tests(root, mutant),) if only_near else AREAS[mutant.area].tests
     try:
         path.write_bytes(changed(raw, mutant.site))
         for group in filter(None, groups):

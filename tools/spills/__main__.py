@@ -29,7 +29,7 @@ KNOWN: Mapping[str, Collection[str]] = {
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parser().parse_args(arguments)
     wanted = {name: _known(name, getattr(options, name)) for name in KNOWN}
-    compilers = {name: _there(name) for name in wanted["compilers"]}
+    compilers = {name: _installed(name) for name in wanted["compilers"]}
     count = 0
     for workload, settings in itertools.product(wanted["workloads"], wanted["settings"]):
         archs = [arch for arch in wanted["archs"] if arch in SETTINGS[settings].archs]
@@ -78,7 +78,7 @@ def _known(option: str, words: str) -> list[str]:
     return words.split(",")
 
 
-def _there(name: str) -> CudaCompiler:
+def _installed(name: str) -> CudaCompiler:
     found = COMPILERS[name]()
     if found is None:
         raise SystemExit(f"compilers: {name} is not there")

@@ -1,5 +1,4 @@
-"""Lowering of attention and of its gradients for the CPU: blocks of queries or of keys in the
-lanes."""
+"""Lower attention and its gradients for the CPU, with blocks of queries or keys in the lanes."""
 
 from __future__ import annotations
 
@@ -17,11 +16,11 @@ from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
 
 FLOPS_PER_NANOSECOND = CPU.rates.flops / 2000
-"""An estimate that chunks are cut by: half of what a core reaches at best."""
+"""Estimated speed for sizing chunks: half of a core's peak."""
 
 
 def lower_attend(node: KernelNode, target: Target) -> Kernel:
-    """The kernel of a body of one attention or attention_grad, of f32 or f64."""
+    """The kernel of a body with one attention or attention_grad of f32 or f64."""
     problem = find_problem(node)
     blocks = _blocks(problem, target.lanes)
     units = _units(problem, blocks, target.lanes)
@@ -37,25 +36,26 @@ def lower_attend(node: KernelNode, target: Target) -> Kernel:
 
 
 def _blocks(problem: AttentionProblem, width: int) -> tuple[int, int]:
-    """Registers of queries and of keys that make a block: so many that 6 rows of sums fill the
-    machine's registers, of which an f64 register is two."""
+    """Registers of queries and of keys per block, so that 6 rows of sums fill the register file; an
+    f64 register counts as two."""
     most = (4 if width == 16 else 2) // (2 if problem.dtype == "f64" else 1)
     t, u = (max(1, min(most, -(-problem.extents[axis] // width))) for axis in (3, 4))
     return t, u
 
 
 def _units(problem: AttentionProblem, blocks: tuple[int, int], width: int) -> tuple[int, int]:
-    """Blocks of queries and of keys that are computed."""
+    """Numbers of query blocks and key blocks."""
     n, h, g, t, u, _, _ = problem.extents
     queries = n * h * -(-t // (blocks[0] * width))
     keys = n * g * -(-u // (blocks[1] * width))
     if problem.forward:
         return queries, 0
-    first, *others = problem.wanted
+    first, *others = problem.used_results
     return queries if first else 0, keys if any(others) else 0
 
 
 def _shell(node: KernelNode, problem: AttentionProblem, units: tuple[int, int], chunks: int) -> str:
+    """The kernel's entry function."""
     pointers = {
         v: f"({C_TYPES[v.type.dtype]}*)arguments[{i}]" for v, i in argument_order(node).items()
     }

@@ -1,1 +1,1 @@
-"""Contractions: register tiles, their costs, and the text of their kernels."""
+"""Contractions: register tiles, their cost model, and the text of their kernels."""

@@ -1,7 +1,8 @@
-"""Products of bytes four at a time: as products of bf16 in pairs, whose places four bytes take.
+"""Compute products of bytes in groups of four, in place of pairs of bf16.
 
-Whatever moves pairs of bf16 (panels, tile registers, broadcasts) moves four bytes the same way, so
-that a nest of bytes is one of half as many elements of two bytes; only what multiplies differs.
+Code that moves pairs of bf16 (panels, tile registers, broadcasts) moves four bytes in the same way.
+So a nest of bytes becomes a nest of half as many two-byte elements; only the multiplication
+differs.
 """
 
 from __future__ import annotations
@@ -12,16 +13,19 @@ from graphc.ir import Type
 from graphc.kernels.program.nest import Nest, Read
 
 TOGETHER = 4
-"""Bytes of 32 bits."""
+"""Bytes per 32-bit group."""
 
 FEW = 4
-"""Rows and columns from which on a tile is faster than the plain loop, whose sums over neighbours
-compilers make vector code of: of 1024 x 1024 bytes and one row 14 us instead of 40 (AMD Zen 4)."""
+"""The fewest rows and columns for which a tile beats the plain loop, which compilers vectorize:
+1024 x 1024 bytes by one row take 14 us instead of 40 (AMD Zen 4)."""
 
 
 def in_quads(nest: Nest) -> Nest | None:
-    """The nest of a product of bytes as one of elements of two bytes; None for other products, for
-    few rows or columns, and where neighbours along the sum are not neighbours in memory."""
+    """The nest of a product of bytes as a nest of two-byte elements.
+
+    None for other products, for few rows or columns, and where neighbours along the sum are not
+    neighbours in memory.
+    """
     if nest.node.op.name != "matmul_bytes":
         return None
     (summed,) = nest.summed

@@ -1,9 +1,9 @@
-"""Lowering a fused contraction to the CPU's register-tile template.
+"""Lower a fused contraction to the CPU's register-tile template.
 
-`nest.py` says what is computed, `schedule.py` which tile does it; here the tiles get an order and
-are cut into chunks, the epilogue is printed as a functor, and what the tile cannot finish (sums
-over lanes, partial sums) gets a second phase. Contractions that fit no tile, or whose sums are of
-one byte, run in a plain nest that checks every read.
+`nest.py` describes what is computed and `schedule.py` chooses the tile. Here tiles are ordered and
+cut into chunks, the epilogue is printed as a functor, and what a tile cannot finish (sums over
+lanes, partial sums) gets a second phase. Contractions that fit no tile, or that sum in one byte,
+use a plain loop nest that checks every read.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from graphc.kernels.cpu.contract.epilogue import finish_of, tile_epilogue
 from graphc.kernels.cpu.contract.kernel_text import plain_loops, plain_text, tiled_text
 from graphc.kernels.cpu.contract.schedule import ranked
 from graphc.kernels.cpu.contract.shape_text import SUMS
+from graphc.kernels.cpu.contract.tile import FEWEST_CHUNKS
 from graphc.kernels.cpu.contract.tile_cost import (
     CHUNK_CYCLES,
     FEW_TILES,
-    FEWEST_CHUNKS,
     PANEL_ROWS,
     chunk_target,
 )
@@ -49,7 +49,7 @@ from graphc.ops.fused import KernelNode
 from graphc.ops.pooling import MaxPool2d
 
 SHORTEST_PART = 400
-"""Summed steps below which adding the lanes of partial sums would cost too much."""
+"""The fewest summed steps of a partial sum: below, adding up its lanes costs too much."""
 
 
 def lower_contract(node: KernelNode, target: Target) -> Kernel:
@@ -91,13 +91,13 @@ def contract_candidates(node: KernelNode, target: Target) -> Iterator[Kernel]:
 
 
 def _has_tiles(nest: Nest) -> bool:
-    """Whether tiles hold such sums. Those of `matmul_bytes` have their own (`byte_quads.py`)."""
+    """Whether a tile can hold such sums. `matmul_bytes` has tiles of its own (`byte_quads.py`)."""
     return nest.node.output.type.dtype in SUMS and nest.node.op.name != "matmul_bytes"
 
 
 def _by_channels(node: KernelNode, nest: Nest, target: Target) -> Iterator[Kernel]:
-    """The direct kernel of a convolution with channels in the lanes, behind that by tile registers,
-    and that by Winograd where it is permitted, the one estimated to be faster first."""
+    """Kernels of a convolution with channels in the lanes: by AMX, direct, and by Winograd where
+    permitted, the last two ordered by estimated time."""
     if tiles := lower_conv_amx(node, nest, target):
         yield tiles
     fast = winograd(nest, target) if target.transforms_tiles else None
@@ -160,10 +160,10 @@ def _kernel(
 
 
 def order_loops(schedule: TileSchedule) -> TileSchedule:
-    """`schedule` with its tiles in an order that reuses the caches, cut into chunks.
+    """`schedule` with its tiles in a cache-friendly order, cut into chunks.
 
-    Groups of row tiles whose part of X fits the first-level cache are the innermost loop: Y's
-    panel is loaded once per group, X's part once per group and pass over Y.
+    The innermost loop runs over a group of row tiles whose part of X fits the first-level cache:
+    Y's panel is loaded once per group, X's part once per group and pass over Y.
     """
     roles = schedule.roles
     nest, x, y = roles.nest, roles.x, roles.y
@@ -190,8 +190,8 @@ def order_loops(schedule: TileSchedule) -> TileSchedule:
 
 
 def _row_group(schedule: TileSchedule, passes: tuple[int, ...]) -> int:
-    """Row tiles whose part of X stays cached while Y streams past: in the first level if what
-    streams comes from the second, in the second level if Y does not fit there."""
+    """Row tiles whose part of X stays cached while Y streams past: in the first level if the
+    streamed operand comes from the second, in the second level if Y does not fit there."""
     roles = schedule.roles
     if kept := schedule.kept_rows:
         return -(-schedule.rows.tiles // -(-schedule.rows.tiles // kept))
@@ -210,8 +210,9 @@ def _row_group(schedule: TileSchedule, passes: tuple[int, ...]) -> int:
 
 
 def _chunked(schedule: TileSchedule) -> TileSchedule:
-    """Enough chunks to share among many threads, each worth its start; partial sums where the
-    tiles alone are too few, or where the operands of all tiles together overflow the cache."""
+    """The schedule with chunks for many threads, each worth its start. It splits the sum into
+    partial sums where there are too few tiles, or where the operands of all tiles overflow the
+    cache."""
     tiles = schedule.tiles
     wanted = chunk_target(schedule.cycles)
     if schedule.roles.rows_apart and schedule.kept_rows:  # a chunk copies the rows that it reads
@@ -238,8 +239,8 @@ def _chunked(schedule: TileSchedule) -> TileSchedule:
     return replace(schedule, grain=grain, parts=parts, chunks=chunks * parts)
 
 
-def _parts(schedule: TileSchedule, wanted: int) -> int:
-    """Partial sums, cut along the outermost summed loop."""
+def _parts(schedule: TileSchedule, chunks: int) -> int:
+    """The number of partial sums, split along the outermost summed loop."""
     roles = schedule.roles
     sums = [a for a in roles.sums if roles.nest.axes[a].extent]
     if not sums or roles.window or (roles.nest.sections is not None and not roles.lanes_summed):
@@ -248,7 +249,7 @@ def _parts(schedule: TileSchedule, wanted: int) -> int:
     steps = roles.length * math.prod(roles.steps(a) for a in sums[1:])
     most = max(1, outermost * steps // SHORTEST_PART)
     parts = 1
-    if schedule.tiles < FEWEST_CHUNKS <= wanted:
+    if schedule.tiles < FEWEST_CHUNKS <= chunks:
         parts = -(-FEWEST_CHUNKS // schedule.tiles)
     if roles.lanes_summed:
         touched = sum(r.type.nbytes for r in (roles.x, roles.y))
@@ -257,7 +258,7 @@ def _parts(schedule: TileSchedule, wanted: int) -> int:
 
 
 def _batch_lane(body: Graph, nest: Nest) -> int | None:
-    """The iteration axis of the batch, if it is kept and any value has lanes along it."""
+    """The batch's iteration axis, if it is kept and some value has lanes along it."""
     reads = (nest.a, nest.b)
     for read in reads:
         if read.lanes is not None:
@@ -270,7 +271,7 @@ def _batch_lane(body: Graph, nest: Nest) -> int | None:
 
 
 def _contiguous(nest: Nest) -> int | None:
-    """The kept axis along which the output's elements are neighbours in memory, if it is long."""
+    """The kept axis along which output elements are contiguous, if it is long enough."""
     place = nest.output[-1]
     axes = [a for a, c in enumerate(place.coefficients) if c == 1]
     return axes[0] if axes else None

@@ -1,8 +1,8 @@
 """Check that a contraction's loops visit each element of its epilogue's domain exactly once.
 
-An axis has one role: it is stepped through lane by lane, or its places are taken together, as the
-epilogue takes sections and pooling windows, or one by one. With two roles an axis would be passed
-over twice, and elements be written that belong to others.
+Each axis has one role: it is in lanes, or its indices are combined by the epilogue (sections,
+pooling windows), or it is iterated one by one. An axis with two roles would be visited twice, and
+elements of others overwritten.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from graphc.kernels.program.access import Domain
 from graphc.kernels.program.nest import Nest, Window
 
 Loops = Sequence[tuple[int, int, int]]
-"""Axes with their iterations and what one of them adds to the index."""
+"""Loops as (axis, iterations, index step)."""
 
 
 def check_plain(name: str, nest: Nest, loops: Loops, lane: int, domain: Domain) -> None:
-    """PlanError unless the plain nest's `loops`, by registers along `lane`, make `domain`."""
+    """Raise PlanError unless the plain nest's `loops`, in registers along `lane`, cover
+    `domain`."""
     made = math.prod(nest.axes[a].extent if a == lane else count for a, count, _ in loops)
     _check(name, made, math.prod(domain.extents))
 
 
 def check_tiled(name: str, schedule: TileSchedule) -> None:
-    """PlanError unless the tiles of `schedule` hold the sums of each output element once."""
+    """Raise PlanError unless the tiles of `schedule` hold the sums of each output element once."""
     roles = schedule.roles
     nest = roles.nest
     _check_roles(name, nest, roles.lane, roles.window)
@@ -57,6 +58,6 @@ def _check_roles(name: str, nest: Nest, lane: int, window: Window | None) -> Non
         raise PlanError(f"{name}: axis {nest.axes[lane].name} is in the lanes and taken together")
 
 
-def _check(name: str, made: int, wanted: int) -> None:
-    if made != wanted:
-        raise PlanError(f"{name}: its loops make {made} elements of {wanted}")
+def _check(name: str, actual: int, expected: int) -> None:
+    if actual != expected:
+        raise PlanError(f"{name}: its loops make {actual} elements of {expected}")

@@ -1,4 +1,4 @@
-"""Over which registers a contraction's epilogue runs: those of a tile, or sums of its parts."""
+"""Choose the registers that a contraction's epilogue runs on: those of a tile, or partial sums."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from graphc.kernels.program.epilogue import Epilogue, epilogue_of, pooling
 from graphc.kernels.program.nest import Nest
 
 FINISH_CHUNK = 8192
-"""Elements of the output per chunk of the second phase, divided by the partial sums."""
+"""Output elements per chunk of the second phase, times the number of partial sums."""
 
 
 @dataclass(frozen=True)
 class Finish:
-    """The second phase: partial sums from the workspace, then the epilogue."""
+    """The second phase: add partial sums from the workspace, then run the epilogue."""
 
     epilogue: Epilogue
     chunks: int
+    """Chunks of the phase."""
 
 
 def tile_epilogue(body: Graph, nest: Nest, lane: int, width: int) -> Epilogue:
@@ -31,7 +32,7 @@ def tile_epilogue(body: Graph, nest: Nest, lane: int, width: int) -> Epilogue:
 
 
 def finish_of(body: Graph, nest: Nest, parts: int, width: int) -> Finish:
-    """The epilogue on `parts` partial sums that lie in the workspace in the output's order."""
+    """The epilogue on `parts` partial sums, which lie in the workspace in the output's order."""
     shape = _shape(body, nest)
     domain = Domain(shape, len(shape) - 1, width)
     epilogue, _ = epilogue_of(body, nest, domain, domain.identity(), parts).merged()
@@ -41,7 +42,7 @@ def finish_of(body: Graph, nest: Nest, parts: int, width: int) -> Finish:
 
 
 def _shape(body: Graph, nest: Nest) -> tuple[int, ...]:
-    """What the epilogue makes: pooled pixels, or the output, or a section of it."""
+    """The shape that the epilogue computes: pooled pixels, the output, or a section of it."""
     pool, sections = pooling(body), sections_of_sums(body)
     shape = (pool or nest.node).outputs[0].type.shape
     return sections.shape(shape) if sections else shape

@@ -1,4 +1,4 @@
-"""The C++ text of a contraction kernel: a Shape of constants, an epilogue functor, the shell."""
+"""Print a contraction kernel: a Shape of constants, an epilogue functor, the entry function."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
 
 LONG = 5
-"""Statements of an epilogue from which on its text stands in a loop over a tile's rows, and not
-once for each: most of a kernel would be epilogues, and take up to twice as long to compile."""
+"""Statements from which an epilogue is a loop over a tile's rows instead of being repeated for
+each. Otherwise most of the kernel would be epilogues, and compile up to twice as long."""
 
 
 def tiled_text(
@@ -35,8 +35,11 @@ def tiled_text(
     epilogue: Epilogue | None = None,
     finish: Finish | None = None,
 ) -> list[str]:
-    """A kernel of register tiles. With `epilogue` it is applied to the registers; otherwise the
-    sums are stored in the output's order: into the output, or into the workspace for `finish`."""
+    """A kernel of register tiles.
+
+    `epilogue` runs on the registers; without one the sums are stored in the output's order, to the
+    output or, with `finish`, to the workspace.
+    """
     roles = schedule.roles
     out = len(node.inputs) + (len(node.outputs) if finish else 0)
     dtype = roles.nest.node.output.type.dtype
@@ -73,7 +76,7 @@ def plain_text(
     chunks: int,
     epilogue: Epilogue,
 ) -> list[str]:
-    """A kernel that sums lane by lane and checks every read."""
+    """A kernel that computes sums lane by lane and checks every read."""
     dtype = C_TYPES[nest.node.output.type.dtype]
     lines = ["struct Nest {", axis_enum(nest)]
     kinds = {"T": dtype, "A": _element(nest.a), "B": _element(nest.b)}
@@ -115,14 +118,14 @@ def plain_text(
 
 
 def _element(read: Read) -> str:
-    """The type of an operand's elements in memory."""
+    """The C++ type of an operand's elements in memory."""
     return C_TYPES[read.type.dtype]
 
 
 def plain_loops(
     nest: Nest, lane: int, width: int, window: Window | None
 ) -> list[tuple[int, int, int]]:
-    """The kept axes with their iterations, by registers and pooling windows, and their steps."""
+    """The kept loops as (axis, iterations, step), in registers and pooling windows."""
     steps = {**dict(window or ()), lane: width}
     if nest.sections is not None:
         steps[nest.sections] = nest.section_count
@@ -130,12 +133,14 @@ def plain_loops(
 
 
 def _sections(lines: list[str], entry: str, *programs: RegisterProgram) -> list[str]:
-    """The kernel's file: constant arrays of the programs, the types of `lines`, the entry."""
+    """The sections of the kernel's file: constant arrays of the programs, the types in `lines`, the
+    entry function."""
     arrays = (array_text(p.arrays) for p in programs)
     return [*arrays, "\n".join(["using namespace graphc::contract;", "", *lines, ""]), entry]
 
 
 def sum_parameters(epilogue: Epilogue, together: bool, dtype: str = "float") -> str:
+    """The epilogue functor's parameters that hold sums."""
     sums = f"const vec<{dtype}>* sum" if together else f"vec<{dtype}> sum"
     return ", ".join([sums, *(f"long e{d}" for d in range(epilogue.domain.rank))])
 
@@ -147,6 +152,7 @@ def functor(
     first: Iterable[str],
     fields: Iterable[str] = (),
 ) -> list[str]:
+    """The struct of an epilogue functor."""
     lines = [f"struct {title} {{", _long(len(epilogue.program.statements) >= LONG)]
     lines += [f"    {f};" for f in fields]
     lines += [f"    {C_TYPES[v.type.dtype]}* {name};" for name, v in epilogue.used.items()]
@@ -182,6 +188,7 @@ def _rows_and_lane(finish: Finish) -> tuple[int, int]:
 def setup(
     node: KernelNode, name: str, epilogue: Epilogue | None, out: int, workspace: str = ""
 ) -> str:
+    """The statement that initializes the epilogue functor from the kernel's arguments."""
     fields = [f"({workspace})arguments[{out}]"] if workspace else []
     if epilogue is not None:
         order, values = argument_order(node), epilogue.used.values()

@@ -1,7 +1,7 @@
 """Choose the register tile of a contraction: axes, sizes and inner loop.
 
-`ranked` walks every assignment of the axes to the roles of a tile (see tile.py) that the reads
-allow, sizes them within the register file, and orders them by the model of tile_cost.py.
+`ranked` enumerates every assignment of axes to the roles of a tile (see tile.py) that the reads
+allow, sizes the tiles within the register file, and ranks them by the model of tile_cost.py.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from graphc.kernels.cpu.contract.tile_schedule import TileSchedule
 from graphc.kernels.program.nest import Border, Nest, Window
 
 MOST_WITH_ADDRESSES = 24
-"""Sums of a tile with an address per outer place: beyond, the compiler spills."""
+"""The most sums of a tile with an address per outer index; beyond, the compiler spills."""
 
 UNROLLED_PRODUCTS = 640
-"""Products that a kernel's text may hold; compile time is proportional to it."""
+"""The most products in a kernel's text; compile time is proportional to them."""
 
 
 MOST_CUT = 24
-"""Tiles that are looked at more closely, best guesses first."""
+"""The number of tiles whose cuts are computed, best estimates first."""
 
 MOST_RANKED = 6
-"""Tiles that are worth a measurement."""
+"""The number of tiles that are worth a measurement."""
 
 
 def ranked(
@@ -45,9 +45,11 @@ def ranked(
     contiguous: int | None,
     window: Window | None = None,
 ) -> list[TileSchedule]:
-    """The cheapest schedules, the best first; none if the template fits none. `lane` is the axis
-    that must lie in the lanes, if one must; `contiguous` the kept axis along which the output is.
-    With `window` the columns of a tile are whole windows of output pixels."""
+    """The cheapest schedules, the best first; none if no tile fits.
+
+    `lane` is the axis that must lie in the lanes, if any; `contiguous` is the kept axis along which
+    the output is contiguous. With `window` a tile's columns are whole pooling windows.
+    """
     a, b = replace(nest.a, offset=0), replace(nest.b, offset=0)
     found = _ranked(replace(nest, a=a, b=b), target, lane, contiguous, window)
     reads = {(a, b): (nest.a, nest.b), (b, a): (nest.b, nest.a)}
@@ -59,7 +61,7 @@ def ranked(
 def _ranked(
     nest: Nest, target: Target, lane: int | None, contiguous: int | None, window: Window | None
 ) -> tuple[TileSchedule, ...]:
-    """Those of every nest that equals this one, from wherever it reads: layers and steps repeat."""
+    """The cached schedules of all equal nests: layers and steps repeat."""
     guesses: list[tuple[float, int, Roles, tuple[int, int, int]]] = []
     for roles in _with_amx(_candidates(nest, target, lane, window)):
         if roles.allowed():
@@ -108,7 +110,7 @@ def _candidates(
 
 
 def _with_amx(candidates: Iterator[Roles]) -> Iterator[Roles]:
-    """The candidates, each by tile registers as well where they take it."""
+    """The candidates, each followed by its variant with AMX tile registers where it has one."""
     for roles in candidates:
         yield roles
         if roles.fits_amx:
@@ -116,7 +118,7 @@ def _with_amx(candidates: Iterator[Roles]) -> Iterator[Roles]:
 
 
 def _sizes(roles: Roles) -> Iterator[tuple[int, int, int]]:
-    """(rows, outer, columns) of tiles that fit the registers."""
+    """(rows, outer, columns) of tiles that fit the register file."""
     registers = roles.target.registers
     panel_bytes = min(roles.target.caches.far, STACK_BYTES)
     if roles.amx:
@@ -145,7 +147,7 @@ def _sizes(roles: Roles) -> Iterator[tuple[int, int, int]]:
 
 
 def _operands(roles: Roles, mr: int, nv: int) -> int:
-    """Registers for what is multiplied: the operand with fewer is held, of the other one."""
+    """Registers for operands: the operand with fewer registers is held, of the other one."""
     x = roles.registers if roles.lane_stride(roles.x) else 1
     y = roles.registers
     halved = 2 if roles.lane_stride(roles.y) == 2 else 0  # registers to pick from, and by
@@ -154,7 +156,7 @@ def _operands(roles: Roles, mr: int, nv: int) -> int:
 
 
 def _amx_sizes(roles: Roles, panel_bytes: int) -> Iterator[tuple[int, int, int]]:
-    """Those that four tile registers of sums hold, of which at most two lie below each other."""
+    """Sizes whose sums fit four AMX tile registers, at most two of them one below the other."""
     extent = 0 if roles.rows is None else roles.steps(roles.rows)
     row_sizes = sorted({min(extent, n * TILE // roles.row_sections) for n in (1, 2)})
     together = roles.outer is not None and roles.outer == roles.nest.sections
@@ -169,7 +171,8 @@ def _amx_sizes(roles: Roles, panel_bytes: int) -> Iterator[tuple[int, int, int]]
 
 
 def _axis_sizes(roles: Roles, axis: int | None, most: int) -> list[int]:
-    """Sizes along `axis` worth trying: those that leave a small rest, or none smaller does."""
+    """Sizes along `axis` worth trying: those that leave a smaller remainder than all smaller
+    ones."""
     if axis is None:
         return [1]
     extent = roles.steps(axis)
@@ -180,7 +183,7 @@ def _axis_sizes(roles: Roles, axis: int | None, most: int) -> list[int]:
 
 
 def _refined(schedule: TileSchedule) -> float:
-    """What borders save and text costs, as a factor on the cycles."""
+    """The estimated factor on the cycles from skipped borders and from text size."""
     roles, columns = schedule.roles, schedule.columns
     live = sum(_live_share(roles, c) * c.tiles * c.size for c in columns.cuts)
     share = live / sum(c.tiles * c.size for c in columns.cuts)
@@ -202,7 +205,7 @@ def _cut(roles: Roles, rows: int, outer: int, columns: int) -> TileSchedule | No
 
 
 def _tile_axis(roles: Roles, axis: int | None, size: int) -> TileAxis | None:
-    """The cuts of `axis` into tiles of `size`, equal neighbours together."""
+    """The cuts of `axis` into tiles of `size`, with equal neighbours merged."""
     if axis is None:
         return NO_AXIS
     extent = roles.steps(axis)
@@ -229,14 +232,14 @@ def _tile_axis(roles: Roles, axis: int | None, size: int) -> TileAxis | None:
 
 
 def _plain_cuts(extent: int, size: int, step: int) -> tuple[Cut, ...]:
-    """The cuts of an axis along which no tile differs from another of its size."""
+    """The cuts of an axis along which all tiles of a size are alike."""
     whole, rest = divmod(extent, size)
     cuts = [Cut(0, whole, size)] if whole else []
     return tuple([*cuts, Cut(whole * size * step, 1, rest)] if rest else cuts)
 
 
 def _pattern(roles: Roles, axis: int, first: int, count: int) -> object:
-    """What of Y exists in a tile of `count` units of `axis` from unit `first` on."""
+    """Which elements of Y exist in a tile of `count` units of `axis` from unit `first` on."""
     borders = tuple(b for b in roles.static_borders if axis in b.axes)
     tail = roles.lane_tail and axis == roles.lane
     if not borders and not tail:
@@ -262,7 +265,7 @@ def _all_inside(
     inner: int,
     lanes: int,
 ) -> bool:
-    """Whether all reads of a tile of (first, count) `units` exist: those at its corners do."""
+    """Whether all reads of a tile of (first, count) `units` exist, judged by its corners."""
     (first, count), step = units, roles.width if axis == roles.lane else 1
     low = {axis: first * step}
     high = {axis: (first + count - 1) * step, **roles.inner_index(inner - 1)}
@@ -288,7 +291,7 @@ def _exists(
 
 
 def _inner_steps(roles: Roles, outer: TileAxis, columns: TileAxis) -> tuple[int, int, int] | None:
-    """(head, main, unroll): the steps between head and main read no border."""
+    """(head, main, unroll): the steps from head to main meet no border."""
     length = roles.length
     if length == 0 or roles.amx:
         return 0, 0, 1
@@ -308,7 +311,7 @@ def _inner_steps(roles: Roles, outer: TileAxis, columns: TileAxis) -> tuple[int,
 
 
 def _interior(roles: Roles, outer: TileAxis, columns: TileAxis) -> tuple[int, int]:
-    """The longest run of inner steps in which no border is met by any tile."""
+    """The longest range of inner steps in which no tile meets a border."""
     borders = tuple(b for b in roles.static_borders if roles.inner in b.axes)
     tail = roles.lane_tail and roles.lane == roles.inner
     if any(roles.inner in q.border.axes for q in roles.y.quotients):
@@ -334,7 +337,7 @@ def _interior(roles: Roles, outer: TileAxis, columns: TileAxis) -> tuple[int, in
 def _everywhere(
     roles: Roles, borders: tuple[Border, ...], corners: dict[int, list[int]], t: int
 ) -> bool:
-    """Whether step t reads inside at every corner of the tile axes and in every lane."""
+    """Whether step t is inside the borders at every corner of the tile and in every lane."""
     inner = roles.inner_index(t)
     for at in itertools.product(*corners.values()):
         for lane in (0, roles.width - 1) if roles.lane == roles.inner else (0,):
@@ -347,7 +350,7 @@ def _everywhere(
 
 
 def _live_share(roles: Roles, cut: Cut) -> float:
-    """The share of a tile's products that read no border along the column axis."""
+    """The fraction of a tile's products that are inside the borders along the column axis."""
     axis = roles.columns
     borders = tuple(b for b in roles.static_borders if axis in b.axes)
     if axis is None or not borders or roles.lane in {a for b in borders for a in b.axes}:

@@ -1,4 +1,4 @@
-"""The constants that a contraction's template is instantiated with, as the members of a Shape."""
+"""Print the constants that instantiate a contraction's template, as the members of a Shape."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from graphc.kernels.program.nest import Border, Nest, Quotient, Read
 from graphc.ops.pointwise.logic import C_TYPES
 
 SUMS = {"f32": "float", "f64": "double", "i32": "uint32_t", "i64": "uint64_t"}
-"""What products are summed in, by the dtype of the output: integers wrap, as unsigned ones do."""
+"""The C++ type of sums by output dtype; integers wrap, so they are unsigned."""
 
 
 def element(read: Read) -> str:
-    """The type of an operand's elements in memory."""
+    """The C++ type of an operand's elements in memory."""
     return SUMS.get(read.type.dtype) or C_TYPES[read.type.dtype]
 
 
 def shape_lines(schedule: TileSchedule) -> list[str]:
-    """`struct Shape`: whatever differs from the template's defaults."""
+    """`struct Shape`: all members that differ from the template's defaults."""
     roles = schedule.roles
     nest = roles.nest
     lines = ["struct Shape : Defaults {", axis_enum(nest)]
@@ -81,7 +81,7 @@ def shape_lines(schedule: TileSchedule) -> list[str]:
     lines += (
         [integers(**{k: n for k, n in groups.items() if n > 1})] if max(groups.values()) > 1 else []
     )
-    if ahead := _ahead(schedule):
+    if ahead := _prefetch_distance(schedule):
         lines.append(f"    static constexpr long AHEAD = {ahead};")
     if kept := schedule.kept_rows:
         lines.append(integers(X_TILES=kept))
@@ -132,7 +132,7 @@ def _addresses(schedule: TileSchedule) -> list[str]:
 
 
 def _row(roles: Roles) -> str:
-    """The constant offset of X's row i: of the unit that it belongs to, and of its section."""
+    """The constant offset of X's row i from its unit and section."""
     sections, count = roles.nest.sections, roles.row_sections
     if count == 1:
         return "" if roles.rows is None else times(roles.x.strides[roles.rows], "i")
@@ -141,10 +141,9 @@ def _row(roles: Roles) -> str:
     return " + ".join([times(roles.x.strides[sections], f"(i % {count})"), *units])
 
 
-def _ahead(schedule: TileSchedule) -> int:
-    """How far ahead of what it reads now a tile prefetches X, which comes from beyond the
-    second-level cache: to the next tile's rows, or to a later block of a batch that is summed;
-    0 where it does not."""
+def _prefetch_distance(schedule: TileSchedule) -> int:
+    """Elements by which a tile prefetches X ahead where X comes from beyond the second-level cache:
+    to the next tile's rows, or to a later block of a summed batch; else 0."""
     roles = schedule.roles
     x, inner = roles.x, roles.inner
     if x.type.nbytes <= roles.target.caches.second or roles.lane_stride(x) or roles.rows is None:
@@ -169,7 +168,7 @@ def _conditions(roles: Roles, depth: int) -> list[str]:
 
 
 def _by_depth(name: str, values: list[str]) -> list[str]:
-    """A function template of the summed loop's number."""
+    """A function template over the number of the summed loop."""
     if not values:
         return []
     lines = [f"    template <int D> static {name}(const long* at) {{"]
@@ -180,7 +179,7 @@ def _by_depth(name: str, values: list[str]) -> list[str]:
 
 
 def _existence(schedule: TileSchedule) -> list[str]:
-    """Which lanes of Y, of X and of the output there are."""
+    """Functions that tell which lanes of Y, X and the output exist."""
     roles = schedule.roles
     place = _static_index(schedule)
     extent = roles.nest.axes[roles.lane].extent
@@ -240,7 +239,7 @@ def _finish(schedule: TileSchedule) -> list[str]:
 
 
 def _column(schedule: TileSchedule) -> str:
-    """The constant offset of Y's column (o, c) in inner step t, from the tile's own."""
+    """The constant offset of Y's column (o, c) in inner step t within its tile."""
     roles = schedule.roles
     y = roles.y
     terms = [_inner_offset(roles, y, "t")]
@@ -271,7 +270,7 @@ def _starts(schedule: TileSchedule) -> dict[int, str]:
 
 
 def _static_index(schedule: TileSchedule, o: str = "o", c: str = "c") -> dict[int, str]:
-    """Logical indices of the static axes, as expressions of o0, c0, o, c, t and l."""
+    """Logical indices of the static axes as expressions of o0, c0, o, c, t and l."""
     roles = schedule.roles
     index = {}
     if roles.inner is not None:
@@ -285,8 +284,8 @@ def _static_index(schedule: TileSchedule, o: str = "o", c: str = "c") -> dict[in
 
 
 def _kept_index(schedule: TileSchedule, together: bool = True) -> dict[int, str]:
-    """Logical indices of the kept axes of register (i, o, c), where i counts units of `rows` that
-    the epilogue takes `together`, or else registers."""
+    """Logical indices of the kept axes of register (i, o, c). With `together` i counts units of
+    `rows` that the epilogue combines, else registers."""
     nest, count = schedule.roles.nest, schedule.roles.row_sections
     index = {a: f"at[{axis_name(nest, a)}]" for a in nest.kept}
     row = "i"

@@ -1,9 +1,9 @@
-"""A register tile of a contraction: which axis is for what, how large, and where reads end.
+"""A register tile of a contraction: the role of each axis, sizes, and borders.
 
-A tile is rows x columns of registers, accumulated over all summed axes. One operand, X, is stepped
-through by the rows alone, the other, Y, by the columns alone, so that MR + NV loads feed MR * NV
-products. The lane axis is either kept (a register is part of the output, X is mostly a broadcast)
-or summed (both operands are registers).
+A tile is rows x columns of registers, accumulated over all summed axes. The rows index one operand,
+X, and the columns the other, Y, so that MR + NV loads feed MR * NV products. The lane axis is
+either kept (a register is part of the output, X is mostly broadcast) or summed (both operands are
+registers).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from graphc.kernels.program.nest import Border, Nest, Read, Window
 
 @dataclass(frozen=True)
 class Cut:
-    """`tiles` tiles of `size` rows or registers, the first at logical index `start`."""
+    """A run of `tiles` tiles of `size` rows or registers, the first at logical index `start`."""
 
     start: int
     tiles: int
@@ -26,43 +26,46 @@ class Cut:
 
 @dataclass(frozen=True)
 class TileAxis:
-    """A kept axis that a tile spans: `step` logical indices per row or register. `axis` is None
-    where the tile spans nothing in this direction."""
+    """A kept axis that a tile spans."""
 
     axis: int | None
+    """The iteration axis; None if the tile spans nothing in this direction."""
     step: int
+    """Logical indices per row or register."""
     cuts: tuple[Cut, ...]
+    """The tiles along the axis."""
 
     @property
     def tiles(self) -> int:
+        """Tiles along the axis."""
         return sum(c.tiles for c in self.cuts)
 
     @property
     def size(self) -> int:
+        """The size of the largest tile."""
         return self.cuts[0].size
 
 
 PAGE = 4096
-"""Bytes of a page: prefetchers stay within it, and addresses a multiple of it apart share one set
-of a first-level cache, which has a line per page and way."""
+"""Bytes of a page. Prefetchers stay within one, and addresses a multiple of it apart share one set
+of a first-level cache, which has one line per page and way."""
 
 TEXT = 64
-"""Products in the text of an innermost loop, as far as one step has fewer: enough to hide what the
-loop itself takes. Four times as many run no faster, and compile half as long again."""
+"""Products in the text of an unrolled innermost loop, unless one step has more: enough to hide the
+loop's overhead. Four times as many run no faster and compile 1.5 times as long."""
 
 FEW_ROWS = 32
-"""Rows of pairs from which on joining them once, in a panel, is cheaper than at each read."""
+"""Rows of pairs from which joining them once, in a panel, is cheaper than at each read."""
 
 TILE = 16
-"""Rows of a tile register of AMX, and floats of a row."""
+"""Rows of an AMX tile register, and floats per row."""
 
 FEWEST_CHUNKS = 12
-"""Chunks that work which is worth an eighth as much each is cut into: 2, 3, 4 and 6 workers share
-them evenly."""
+"""Chunks for work that is worth an eighth as much each: 2, 3, 4 and 6 workers share them evenly."""
 
 STACK_BYTES = 256 * 1024
-"""Bytes of packed panels at most, however large the caches are: they lie on the stack of the thread
-that plays the kernel. macOS gives threads 512 KiB, other systems more."""
+"""The most bytes of packed panels, whatever the cache sizes: they are on the stack of the thread
+that runs the kernel. macOS gives threads 512 KiB, other systems more."""
 
 NO_AXIS = TileAxis(None, 1, (Cut(0, 1, 1),))
 """One row or register, along no axis."""
@@ -70,45 +73,52 @@ NO_AXIS = TileAxis(None, 1, (Cut(0, 1, 1),))
 
 @dataclass(frozen=True)
 class Roles:
-    """What each axis is for. `inner` is the summed axis of the innermost loop; the lane axis stands
-    for its blocks of `width` there, the lanes of `target`."""
+    """The role of each axis in a tile."""
 
     nest: Nest
     x: Read
+    """The operand indexed by rows."""
     y: Read
+    """The operand indexed by columns."""
     target: Target
     lane: int
+    """The axis in the lanes."""
     rows: int | None
+    """The axis of X's rows; None for one row."""
     outer: int | None
+    """An axis of Y's columns outside `columns`; None if there is none."""
     columns: int | None
+    """The axis of Y's registers; None for one register."""
     inner: int | None
+    """The summed axis of the innermost loop; for the lane axis, its blocks of `width`."""
     window: Window | None = None
     """Pooling windows that `outer` and `columns` must hold whole."""
     amx: bool = False
-    """Whether tile registers hold the sums, `TILE` rows by as many lanes each."""
+    """Whether AMX tile registers hold the sums, `TILE` rows by as many lanes each."""
 
     @cached_property
     def width(self) -> int:
+        """Lanes of a register."""
         return self.target.lanes
 
     @cached_property
     def itemsize(self) -> int:
-        """Bytes of a sum, and of a factor as it is multiplied."""
+        """Bytes of a sum and of a factor as it is multiplied."""
         return self.nest.node.output.type.numpy_dtype.itemsize
 
     @cached_property
     def registers(self) -> int:
-        """Registers of the machine for one of `width` sums."""
+        """Machine registers per register of `width` sums."""
         return self.itemsize // 4
 
     @property
     def fuses_products(self) -> bool:
-        """Whether one instruction multiplies and adds: it does not for integers."""
+        """Whether one instruction multiplies and adds; not for integers."""
         return self.bytes or self.nest.node.output.type.dtype in ("f32", "f64")
 
     @cached_property
     def row_sections(self) -> int:
-        """Sections that each row of the tile stands for, one register row each."""
+        """Sections that each row of the tile holds, in one register row each."""
         sections = self.nest.sections
         return 1 if sections is None or sections == self.outer else self.nest.section_count
 
@@ -119,8 +129,8 @@ class Roles:
 
     @cached_property
     def pairs(self) -> bool:
-        """Whether a step is two neighbours along the inner axis, of which both products of bf16 are
-        added at once; two registers of them where the lanes are summed."""
+        """Whether a step covers two neighbours along the inner axis, whose bf16 products one
+        instruction adds; two registers of neighbours where lanes are summed."""
         x, y, inner = self.x, self.y, self.inner
         if not self.target.multiplies_pairs or {x.type.dtype, y.type.dtype} != {"bf16"}:
             return False
@@ -135,12 +145,12 @@ class Roles:
 
     @property
     def bytes(self) -> bool:
-        """Whether an element of two bytes is two of one byte (`byte_quads.py`)."""
+        """Whether a two-byte element stands for two bytes (`byte_quads.py`)."""
         return self.nest.node.op.name == "matmul_bytes"
 
     @cached_property
     def fits_amx(self) -> bool:
-        """Whether tile registers may hold the sums: of pairs, and columns of 16 lanes."""
+        """Whether AMX can hold the sums: pairs, and columns of 16 lanes."""
         if not self.target.multiplies_tiles or not self.pairs or self.lanes_summed:
             return False
         enough = self.rows is not None and self.steps(self.rows) * self.row_sections >= TILE
@@ -148,8 +158,8 @@ class Roles:
 
     @cached_property
     def last_pair(self) -> int:
-        """How many elements of the inner axis are in its last step of pairs: 1 or 2, of registers
-        1 to twice as many as there are lanes."""
+        """Elements of the inner axis in its last step of pairs: 1 or 2; with registers of lanes, 1
+        to twice the lanes."""
         assert self.inner is not None
         if not self.lanes_summed:
             return 2 - self.nest.axes[self.inner].extent % 2
@@ -159,14 +169,15 @@ class Roles:
 
     @cached_property
     def lanes_summed(self) -> bool:
+        """Whether the lane axis is summed."""
         return not self.nest.axes[self.lane].kept
 
     def lane_stride(self, read: Read) -> int:
-        """Elements from one lane to the next: 0 is a broadcast."""
+        """Elements from one lane to the next; 0 is a broadcast."""
         return 1 if read.lanes == self.lane else read.strides[self.lane]
 
     def steps(self, axis: int) -> int:
-        """Iterations over `axis`: blocks of lanes for the lane axis."""
+        """Iterations over `axis`; blocks of lanes for the lane axis."""
         extent = self.nest.axes[axis].extent
         return -(-extent // self.width) if axis == self.lane else extent
 
@@ -194,8 +205,8 @@ class Roles:
 
     @cached_property
     def moving(self) -> Border | None:
-        """A border between the tile's outer axis and one summed axis outside the innermost loop:
-        each of the tile's outer places is tested as that loop goes, and reads zeros beyond."""
+        """A border between the tile's outer axis and one summed axis outside the innermost loop.
+        Each outer index is tested as that loop runs, and reads zeros outside."""
         if self.outer == self.lane:
             return None  # the border would go through a register
         for border in self.y.borders:
@@ -208,7 +219,7 @@ class Roles:
 
     @cached_property
     def static(self) -> frozenset[int]:
-        """Axes whose position is known when the kernel is compiled, up to a tile's start."""
+        """Axes whose index is known at compile time, up to a tile's start."""
         axes = (self.lane, self.inner, self.outer, self.columns)
         return frozenset(a for a in axes if a is not None)
 
@@ -224,8 +235,8 @@ class Roles:
 
     @cached_property
     def packed(self) -> bool:
-        """Whether Y is copied into a panel first, with nothing else to it: transposed where its
-        lanes are far apart and its summed axis is contiguous, or because its rows are far apart."""
+        """Whether Y is first copied into a panel without further work: transposed where its lanes
+        are far apart and its summed axis is contiguous, or because its rows are far apart."""
         y, alone = self.y, self.outer is None and not self.sums and not self.lanes_summed
         if self.inner is None or not alone or self.columns != self.lane or self.window:
             return False
@@ -245,9 +256,9 @@ class Roles:
 
     @cached_property
     def rows_apart(self) -> bool:
-        """Whether the steps of X lie half a page apart or more, neighbours in memory being rows, as
-        in a gradient of weights. Its lines then meet in few sets of the caches, so that each tile
-        of rows would read them from afar again: tiles are copied first, several at once."""
+        """Whether X's steps lie half a page apart or more while its rows are neighbours, as in a
+        weight gradient. Its lines then share few cache sets, so each tile would reload its rows
+        from memory. Such tiles are copied first, several at once."""
         x, inner, rows = self.x, self.inner, self.rows
         if self.amx or self.pairs or self.lanes_summed or inner is None or rows is None:
             return False
@@ -259,9 +270,8 @@ class Roles:
         return plain and whole and apart and self.length >= self.width
 
     def kept_rows(self, rows: int, columns: int) -> int:
-        """Tiles of so many rows that have room beside a panel of so many columns, as AMX's
-        registers take them, or copied, as their steps lie apart. 0 where rows are read as they lie,
-        or by outer sums."""
+        """Tiles of `rows` rows, rearranged for AMX or copied, that fit beside a panel of `columns`
+        columns; 0 where rows are read in place or the tile has outer sums."""
         x, inner = self.x, self.inner
         if self.rows_apart:
             panel = columns * self.width if self.packed else 0
@@ -279,7 +289,7 @@ class Roles:
         return tuple(b for b in borders if b.axes & self.static)
 
     def inside(self, borders: tuple[Border, ...], index: dict[int, int]) -> bool:
-        """Whether a read exists at logical indices `index`, as far as `borders` say."""
+        """Whether a read exists at the logical indices `index`, as far as `borders` decide."""
         for border in borders:
             value = border.offset + sum(border.coefficients[a] * index[a] for a in border.axes)
             if value % border.divisor or not 0 <= value // border.divisor < border.extent:

@@ -1,52 +1,52 @@
-"""Cost model of register tiles: a small model of the machine, with constants of one core of a 2024
-server: two fused multiply-adds and two loads per cycle, four cycles of latency, and a price per
-cache line."""
+"""Cost model of register tiles on one core of a 2024 server: two fused multiply-adds and two loads
+per cycle, four cycles of latency, and a cost per cache line."""
 
 from __future__ import annotations
 
 import itertools
 import math
 
-from graphc.kernels.cpu.contract.tile import FEWEST_CHUNKS as FEWEST_CHUNKS
-from graphc.kernels.cpu.contract.tile import PAGE, TILE, Roles
+from graphc.kernels.cpu.contract.tile import FEWEST_CHUNKS, PAGE, TILE, Roles
 from graphc.kernels.cpu.shared.kernel_source import CHUNK_NANOSECONDS
 from graphc.kernels.program.nest import Read
 
 LOAD_CYCLES = {0: 0.5, 1: 0.5, 2: 1.5}
-"""Cycles to load a register whose lanes are so many elements apart; others are gathered."""
+"""Cycles to load a register by the distance of its lanes in elements; larger distances gather."""
 
 LINE = 64
-"""Bytes of a line of the caches."""
+"""Bytes of a cache line."""
 
 GIGAHERTZ = 4
-"""Cycles per nanosecond of the core that this is a model of."""
+"""Cycles per nanosecond of the modelled core."""
 
 CHUNK_CYCLES = round(CHUNK_NANOSECONDS) * GIGAHERTZ
-"""Work of a chunk where there is enough of it."""
+"""Target work of a chunk, in cycles."""
 
 KEPT_COLUMNS = 8
-"""Tiles of columns for which a chunk by AMX keeps rows that it has turned: a guess."""
+"""Column tiles for which an AMX chunk keeps the rows that it has rearranged: a guess."""
 
 APART, COPIED = 24.0, 8.0
-"""Cycles of a step whose row of X lies pages from the one before, and of one that is copied for
-several columns of tiles: lines of few sets come from beyond the second-level cache."""
+"""Cycles of a step whose row of X lies pages from the one before (`APART`), and of one that was
+copied for several column tiles (`COPIED`): lines of few sets come from beyond the second-level
+cache."""
 
 PANEL_ROWS = 128
-"""Tiles of rows that pay for packing a panel, if there are so many."""
+"""Row tiles that share a packed panel, if there are that many."""
 
 FEW_TILES = 32
-"""Tiles of rows beside which packing a panel once more takes time: 16 of 8 rows by 1024 steps, a
-panel of two registers, 5 % (Zen 4)."""
+"""Row tiles below which repacking a panel costs noticeable time: 16 tiles of 8 rows by 1024 steps
+with a panel of two registers lose 5 % (Zen 4)."""
 
 
 def chunk_target(cycles: float) -> int:
-    """Chunks to share `cycles` of work among many threads, each worth its start."""
+    """The number of chunks that shares `cycles` of work among many threads, each worth its
+    start."""
     few = min(FEWEST_CHUNKS, round(cycles / (CHUNK_CYCLES / 8)))
     return max(1, round(cycles / CHUNK_CYCLES), few)
 
 
 class TileCost:
-    """Estimated cycles of tiles, by size. Constants are of one core of a 2024 server."""
+    """Estimated cycles of tiles by their size."""
 
     def __init__(self, roles: Roles, contiguous: int | None) -> None:
         nest, x, y = roles.nest, roles.x, roles.y
@@ -88,7 +88,7 @@ class TileCost:
         self.store = 6.0 if roles.lanes_summed else 2.0 + (4 * roles.width if scattered else 0)
 
     def _load(self, read: Read) -> float:
-        """Cycles to load a register of `read`, or an element of it into all lanes."""
+        """Cycles to load a register of `read`, or to broadcast an element of it."""
         stride = self.roles.lane_stride(read)
         cycles = LOAD_CYCLES.get(stride, 1.0 * self.roles.width)
         return cycles * self.roles.registers if stride else cycles
@@ -103,14 +103,14 @@ class TileCost:
         return 0 if self.roles.inner is None else step * self._stride(read, self.roles.inner)
 
     def _pair_load(self, read: Read) -> float:
-        """Cycles to load a pair of X: what lies apart is joined first."""
+        """Cycles to load a pair of X; elements that lie apart are joined first."""
         inner = self.roles.inner
         assert inner is not None
         together = self.roles.lanes_summed or inner == read.lanes or read.strides[inner] == 1
         return 0.5 if together else 2.0
 
     def total(self, sizes: tuple[int, int, int]) -> float:
-        """Cycles of all tiles of `sizes` (rows, outer, columns), the partial ones included."""
+        """Cycles of all tiles of `sizes` (rows, outer, columns), partial ones included."""
         choices = []
         for size, extent in zip(sizes, self.extents, strict=True):
             whole, rest = divmod(extent, size)
@@ -146,8 +146,8 @@ class TileCost:
         return packing + self.outside * (roles.length * step + loop) + stores + 40
 
     def _amx_step(self, mr: int, nv: int, columns: int) -> float:
-        """Cycles of one of the 16 steps that tile registers take at once. An instruction
-        takes 16 cycles and a load 8, of which half hides; estimates, none is measured."""
+        """Cycles of one of the 16 steps that AMX tile registers take at once. An instruction takes
+        16 cycles and a load 8, half of them hidden; both are unmeasured estimates."""
         x, inner = self.roles.x, self.roles.inner
         assert inner is not None
         rows = -(-mr // TILE)
@@ -160,7 +160,7 @@ class TileCost:
         return rows * nv + 0.35 * (rows + nv) + gathered
 
     def rows_per_panel(self, mr: int, nc: int) -> float:
-        """Row tiles that one chunk computes with the panel that it has packed."""
+        """Row tiles that one chunk computes with a packed panel."""
         rows, columns = -(-self.extents[0] // mr), self.plain * -(-self.extents[2] // nc)
         if rows * columns >= FEWEST_CHUNKS * min(PANEL_ROWS, rows):
             return min(PANEL_ROWS, rows)
@@ -181,7 +181,7 @@ class TileCost:
         return lines + of_x + 2.2 * max(0, mr - self.ways)
 
     def _lines(self, stride: int) -> float:
-        """The lines of a register, `stride` elements behind the one before: what it costs more to
-        load those far apart counts too, as prefetchers stay within a page."""
+        """Cache lines of a register `stride` elements after the one before, with a surcharge for
+        large strides, as prefetchers stay within a page."""
         stride *= self.roles.itemsize
         return self.roles.registers * (3.0 if stride >= PAGE else 1.3 if stride > 256 else 1.0)

@@ -1,4 +1,4 @@
-"""A tile of a contraction and the loops around it."""
+"""A contraction's register tile with the loops around it."""
 
 from __future__ import annotations
 
@@ -10,30 +10,38 @@ from graphc.kernels.cpu.contract.tile import FEWEST_CHUNKS, TEXT, Roles, TileAxi
 
 @dataclass(frozen=True)
 class TileSchedule:
-    """A tile and the loops around it. The innermost loop runs steps [head, main) `unroll` at a
-    time; the others are unrolled away. `loops` are the kept loops from the outermost: an axis (or
-    "rows", "outer", "columns"), its iterations, and what one adds to its index."""
+    """A tile and the loops around it."""
 
     roles: Roles
     rows: TileAxis
     outer: TileAxis
     columns: TileAxis
     head: int
+    """The first step of the innermost loop; the steps before it are unrolled."""
     main: int
+    """The end of the innermost loop; the steps after it are unrolled."""
     unroll: int
+    """Steps per iteration of the innermost loop."""
     cycles: float = 0.0
+    """Estimated cycles; 0 before the estimate."""
     loops: tuple[tuple[int | str, int, int], ...] = ()
+    """The kept loops from the outermost, as (axis or "rows", "outer" or "columns", iterations,
+    index step)."""
     grain: int = 1
+    """Tiles of one unit of work, which a chunk does not split."""
     chunks: int = 1
+    """Chunks of the kernel's phase."""
     parts: int = 1
+    """Partial sums per output element; 1 for none."""
 
     @property
     def tiles(self) -> int:
+        """Number of tiles."""
         return math.prod(count for _, count, _ in self.loops)
 
     @property
     def choice(self) -> str:
-        """The tile in words, and why it is this one."""
+        """The tile and the reason for it, in words."""
         roles, axes = self.roles, self.roles.nest.axes
         spans = {"rows": self.rows, "outer": self.outer, "columns": self.columns}
         sizes = [
@@ -53,8 +61,8 @@ class TileSchedule:
 
     @property
     def kept_rows(self) -> int:
-        """Tiles of rows that a chunk keeps as it has turned or copied them; see `Roles.kept_rows`.
-        Copies are for so few tiles at once that there are chunks enough."""
+        """Row tiles that a chunk keeps rearranged or copied; see `Roles.kept_rows`. Copies are
+        limited so that enough chunks remain."""
         if self.outer.tiles * self.columns.tiles == 1:
             return 0
         sizes = self.rows.size, self.outer.size * self.columns.size
@@ -66,16 +74,16 @@ class TileSchedule:
 
     @property
     def steps_at_once(self) -> int:
-        """Steps of the innermost loop in its text: fewer than `unroll` where one alone has enough
-        products to hide the loop, as more take longer to compile and no less to run."""
+        """Steps in the text of the innermost loop: fewer than `unroll` where one step has enough
+        products to hide the loop's overhead."""
         sums = self.roles.row_sections * self.outer.size * self.columns.size
         products = self.rows.size * sums * self.roles.registers
         return 2 if self.unroll == 4 and 4 * products > TEXT else self.unroll
 
     @property
     def products(self) -> int:
-        """Products in the kernel's text, before that; tiles are ranked by it. A loop of AMX has a
-        few instructions."""
+        """Products in the kernel's text with full unrolling, which ranks tiles. An AMX loop has few
+        instructions."""
         if self.roles.amx:
             return 0
         loop = self.main - self.head

@@ -1,7 +1,7 @@
-"""Lowering of convolutions and their data gradients of bf16 to AMX's tile registers.
+"""Lower convolutions of bf16 and their data gradients to AMX tile registers.
 
-The rows of a register are pixels, of one row of an image or of several: what they read is gathered
-into a patch, whose rows follow each other. The weight is written in pairs first.
+The rows of a tile register are pixels of one or several image rows. Their inputs are gathered into
+a patch with consecutive rows; the weight is first written in pairs.
 """
 
 from __future__ import annotations
@@ -15,40 +15,53 @@ from graphc.base.target import Target
 from graphc.kernels.cpu.contract.epilogue import tile_epilogue
 from graphc.kernels.cpu.contract.index_text import integers
 from graphc.kernels.cpu.contract.kernel_text import functor, setup, sum_parameters
-from graphc.kernels.cpu.contract.tile import STACK_BYTES, TILE
-from graphc.kernels.cpu.contract.tile_cost import FEWEST_CHUNKS, chunk_target
-from graphc.kernels.cpu.convolution.conv_channels import C, K, N, P, Q, R, S, rows_as_one, together
+from graphc.kernels.cpu.contract.tile import FEWEST_CHUNKS, STACK_BYTES, TILE
+from graphc.kernels.cpu.contract.tile_cost import chunk_target
+from graphc.kernels.cpu.convolution.conv_channels import (
+    C,
+    K,
+    N,
+    P,
+    Q,
+    R,
+    S,
+    products_per_step,
+    rows_as_one,
+)
 from graphc.kernels.cpu.shared.kernel_source import array_text, balanced, entry, make_kernel, share
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.nest import Border, Nest
 from graphc.ops.fused import KernelNode
 
 REGISTERS = ((2, 2), (4, 1), (1, 4), (2, 1), (1, 2), (1, 1))
-"""Registers of pixels and of output channels whose sums four registers hold."""
+"""(pixel registers, output channel registers) whose sums fit four tile registers."""
 
 PACK_CYCLES = 60
-"""Cycles to write a register of the weight: an estimate by its 16 loads of two rows."""
+"""Estimated cycles to write a register of the weight, from its 16 loads of two rows."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """The places along one axis of an image that pixel i meets at tap t: `step` i + `tap` t, of
-    which those in [low, high) are in memory, `unit` elements apart."""
+    """The image positions along one axis that pixel i reads at tap t: `step` * i + `tap` * t."""
 
     step: int
     tap: int
     low: int
+    """The first position in memory."""
     high: int
+    """The end of the positions in memory."""
     unit: int
+    """Elements between neighbouring positions."""
 
     def places(self, pixels: int, taps: int) -> int:
-        """Those that so many neighbouring pixels meet at all taps."""
+        """Positions that `pixels` neighbouring pixels read at all `taps`."""
         return (pixels - 1) * self.step + abs(self.tap) * (taps - 1) + 1
 
 
 @dataclass(frozen=True)
 class _AmxTile:
-    """`rows` x `columns` pixels in `registers`, by `vectors` registers of output channels."""
+    """A tile of `rows` x `columns` pixels in `registers`, by `vectors` registers of output
+    channels."""
 
     rows: int
     columns: int
@@ -57,9 +70,11 @@ class _AmxTile:
 
 
 def lower_conv_amx(node: KernelNode, nest: Nest, target: Target) -> Kernel | None:
-    """The kernel of a convolution, or data gradient, with channels in the lanes; None where it is
-    not of bf16, has too few channels for whole registers, or fits no tile."""
-    if not target.multiplies_tiles or together(nest) != 2 or nest.a.lanes != C:
+    """The kernel of a convolution or data gradient with channels in the lanes.
+
+    None if it is not bf16, has too few channels for whole registers, or fits no tile.
+    """
+    if not target.multiplies_tiles or products_per_step(nest) != 2 or nest.a.lanes != C:
         return None
     epilogue = tile_epilogue(node.body, nest, K, target.lanes)
     nest = rows_as_one(nest, epilogue)
@@ -105,7 +120,7 @@ def lower_conv_amx(node: KernelNode, nest: Nest, target: Target) -> Kernel | Non
 
 
 def line(nest: Nest, pixel: int, tap: int) -> Line | None:
-    """The places that the axes `pixel` and `tap` of the nest meet; None where a patch cannot hold
+    """The positions that the nest's axes `pixel` and `tap` read; None where a patch cannot hold
     them in order."""
     x, pixels, taps = nest.a, nest.axes[pixel].extent, nest.axes[tap].extent
     strides = (x.strides[pixel] if pixels > 1 else 0, x.strides[tap] if taps > 1 else 0)
@@ -124,7 +139,7 @@ def line(nest: Nest, pixel: int, tap: int) -> Line | None:
 
 
 def _unit(border: Border, axis: int, stride: int) -> int:
-    """Elements from one place to the next; 0 where `axis` has one place."""
+    """Elements between neighbouring positions; 0 where `axis` has only one."""
     factor = border.coefficients[axis]
     return stride // factor if factor else 0
 
@@ -149,7 +164,7 @@ class _AmxLoops:
         self.units = tiles * self.groups
 
     def choice(self, tile: _AmxTile) -> str:
-        """The tile in words, and why it is this one."""
+        """The tile and the reason for it, in words."""
         return (
             f"a tile of {tile.rows} x {tile.columns} pixels by {tile.vectors} x {TILE} channels, "
             "bf16 by tiles (AMX): by a model of cycles the cheapest that 4 registers of sums hold"
@@ -168,14 +183,14 @@ class _AmxLoops:
             if columns and vectors <= self.vectors:
                 equal = -(-extents[Q] // -(-extents[Q] // columns))
                 tile = _AmxTile(rows, equal, registers, vectors)
-                if 4 * TILE * self.blocks * self._room(tile) <= STACK_BYTES:
+                if 4 * TILE * self.blocks * self._patch_size(tile) <= STACK_BYTES:
                     yield tile
 
     def _width(self, columns: int) -> int:
         return self.columns.places(columns, self.extents[S])
 
-    def _room(self, tile: _AmxTile) -> int:
-        """Places of a patch, and those behind that registers read."""
+    def _patch_size(self, tile: _AmxTile) -> int:
+        """Positions of a patch, including those that registers read past its end."""
         width, taps = self._width(tile.columns), self.extents
         height = self.rows.places(tile.rows, taps[R])
         last = abs(self.rows.tap) * (taps[R] - 1) * width + abs(self.columns.tap) * (taps[S] - 1)
@@ -186,17 +201,17 @@ class _AmxLoops:
         return extents[N] * -(-extents[P] // tile.rows) * -(-extents[Q] // tile.columns)
 
     def _cycles(self, tile: _AmxTile) -> float:
-        """Estimated for the whole kernel: 16 cycles for an instruction, half of the 8 of a load."""
+        """Estimated cycles of the kernel: 16 per instruction, and half of the 8 of a load."""
         registers, vectors = tile.registers, tile.vectors
         step = TILE * registers * vectors + 5.5 * (registers + vectors)
         one = self.blocks * self.nest.extents((R, S)) * step
         one += 3.0 * tile.rows * tile.columns * vectors + 40
-        gather = 3.0 * self.blocks * self._room(tile)
+        gather = 3.0 * self.blocks * self._patch_size(tile)
         sums = -(-self.vectors // vectors) * one
         return self._tiles(tile) * (sums + gather) + PACK_CYCLES * self.filters
 
     def shape(self, tile: _AmxTile) -> list[str]:
-        """`struct Shape`, as conv_amx.h wants it."""
+        """The C++ `struct Shape` of conv_amx.h."""
         x, w, rows, columns = self.nest.a, self.nest.b, self.rows, self.columns
         n, k, p, q, c, r, s = self.extents
         steps = {
@@ -223,7 +238,7 @@ class _AmxLoops:
             integers(
                 PATCH_ROWS=rows.places(tile.rows, r),
                 PATCH_COLUMNS=self._width(tile.columns),
-                PATCH_ROOM=self._room(tile),
+                PATCH_ROOM=self._patch_size(tile),
                 GROUPS=self.groups,
             ),
             f"    static constexpr long {', '.join(f'{name} = {v}' for name, v in steps.items())};",

@@ -1,8 +1,8 @@
-"""Lowering of weight gradients of bf16 convolutions to AMX's tile registers.
+"""Lower weight gradients of bf16 convolutions to AMX tile registers.
 
-The sum is over pixels, 32 in an instruction: dy is gathered and turned, x gathered into planes
-where a tap is an offset. What is gathered of a block of pixels serves all taps and channels of a
-chunk.
+The sum runs over pixels, 32 per instruction. dy is gathered and transposed, x is gathered into
+planes where a tap is an offset. What is gathered for a block of pixels serves all taps and channels
+of a chunk.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 
 from graphc.base.target import Target
 from graphc.kernels.cpu.contract.index_text import integers
-from graphc.kernels.cpu.contract.tile import STACK_BYTES, TILE
-from graphc.kernels.cpu.contract.tile_cost import FEWEST_CHUNKS, chunk_target
+from graphc.kernels.cpu.contract.tile import FEWEST_CHUNKS, STACK_BYTES, TILE
+from graphc.kernels.cpu.contract.tile_cost import chunk_target
 from graphc.kernels.cpu.convolution.conv_amx import Line, line
-from graphc.kernels.cpu.convolution.conv_channels import together
+from graphc.kernels.cpu.convolution.conv_channels import products_per_step
 from graphc.kernels.cpu.convolution.conv_channels_gradient import C, K, N, P, Q, R, S
 from graphc.kernels.cpu.shared.kernel_source import balanced, chunk_count, entry, make_kernel, share
 from graphc.kernels.program.kernel import Kernel
@@ -28,13 +28,14 @@ PIXELS = 2 * TILE
 """Pixels whose products one instruction adds."""
 
 TURN_CYCLES = 150
-"""Cycles to gather and turn 32 pixels of a register of dy: an estimate by its 16 loads of two, 16
+"""Estimated cycles to gather and transpose 32 pixels of a register of dy: 16 loads of two, 16
 permutations and 64 shuffles."""
 
 
 @dataclass(frozen=True)
 class _Block:
-    """`vectors` registers of dy's channels and `channels` of x's, over `rows` rows of `images`."""
+    """A block: `vectors` registers of dy's channels and `channels` of x's, over `rows` rows of
+    `images`."""
 
     vectors: int
     channels: int
@@ -43,9 +44,11 @@ class _Block:
 
 
 def lower_amx_gradient(node: KernelNode, nest: Nest, target: Target) -> Kernel | None:
-    """The kernel of a weight gradient with channels in the lanes of both operands; None where they
-    are not of bf16, no image is there, or no block of pixels fits the stack."""
-    if not target.multiplies_tiles or together(nest) != 2 or nest.a.lanes != C:
+    """The kernel of a weight gradient with channels in the lanes of both operands.
+
+    None if they are not bf16, if there is no image, or if no block of pixels fits the stack.
+    """
+    if not target.multiplies_tiles or products_per_step(nest) != 2 or nest.a.lanes != C:
         return None
     rows, columns = line(nest, P, R), line(nest, Q, S)
     if rows is None or columns is None or not all(axis.extent for axis in nest.axes):
@@ -97,7 +100,7 @@ class _AmxGradientLoops:
             self._cut_into_chunks(self.best)
 
     def choice(self, block: _Block) -> str:
-        """The block in words, and why it is this one."""
+        """The block and the reason for it, in words."""
         return (
             f"{block.vectors} x {block.channels} registers of {TILE} x {TILE} channels over "
             f"{block.rows} rows of {block.images}, bf16 by tiles (AMX): by a model of cycles the "
@@ -119,22 +122,22 @@ class _AmxGradientLoops:
     def _height(self, rows: int) -> int:
         return rows + self.rows.tap * (self.extents[R] - 1) // self.rows.step
 
-    def _room(self, rows: int) -> int:
-        """Places of a plane, and those behind that registers read."""
+    def _plane_size(self, rows: int) -> int:
+        """Positions of a plane, including those that registers read past its end."""
         across = self.columns.tap * (self.extents[S] - 1) // self.columns.step
         last = (self._height(rows) - rows) * self.width + across
         return max(self._height(rows) * self.width, last + self._steps(rows) * PIXELS)
 
     def _bytes(self, block: _Block) -> int:
-        """Of x and dy as they are gathered."""
-        x = block.channels * self.planes * self._room(block.rows) * TILE
+        """Bytes of the gathered x and dy."""
+        x = block.channels * self.planes * self._plane_size(block.rows) * TILE
         dy = self._steps(block.rows) * block.vectors * TILE * TILE
         return 4 * block.images * (x + dy)
 
     def _cycles(self, block: _Block) -> float:
-        """Estimated for the whole kernel: 16 cycles for an instruction, half of the 8 of a load, 24
-        to load and store a register of sums."""
-        steps, room = self._steps(block.rows), self._room(block.rows)
+        """Estimated cycles of the kernel: 16 per instruction, half of the 8 of a load, 24 to load
+        and store a register of sums."""
+        steps, room = self._steps(block.rows), self._plane_size(block.rows)
         sums = block.vectors * block.channels * self.taps
         one = block.images * steps * sums * (TILE + 5.5) + 24 * sums
         one += 4.0 * block.images * block.channels * self.planes * room
@@ -146,7 +149,8 @@ class _AmxGradientLoops:
         return -(-self.vectors // block.vectors) * -(-self.channels // block.channels)
 
     def _shared_cycles(self, block: _Block) -> float:
-        """Those that as many workers wait for as there is work for, if there are so few chunks."""
+        """Estimated cycles of the busiest worker if there are as many workers as useful, with few
+        chunks."""
         cycles, most = self._cycles(block), self._groups(block) * self.most_parts
         return cycles * max(1.0, min(chunk_target(cycles), FEWEST_CHUNKS) / most)
 
@@ -159,7 +163,7 @@ class _AmxGradientLoops:
         self.finish_chunks = balanced(chunk_count(nanoseconds, self.units), self.units)
 
     def shape(self, block: _Block) -> list[str]:
-        """`struct Shape`, as conv_amx_gradient.h wants it."""
+        """The C++ `struct Shape` of conv_amx_gradient.h."""
         x, dy, rows, columns = self.nest.a, self.nest.b, self.rows, self.columns
         k, c, r, s, n, p, q = self.extents
         registers = min(2, block.vectors)
@@ -185,7 +189,7 @@ class _AmxGradientLoops:
             integers(P_STEP=rows.step, R_STEP=rows.tap, Q_STEP=columns.step, S_STEP=columns.tap),
             integers(K_TILE=block.vectors, C_TILE=block.channels, IMAGES=block.images),
             integers(ROWS=block.rows, HEIGHT=self._height(block.rows), WIDTH=self.width),
-            integers(ROOM=self._room(block.rows), STEPS=self._steps(block.rows)),
+            integers(ROOM=self._plane_size(block.rows), STEPS=self._steps(block.rows)),
             integers(RM=registers, NV=4 // registers, PARTS=self.parts),
             f"    static constexpr long {', '.join(f'{name} = {v}' for name, v in steps.items())};",
             "};",

@@ -1,4 +1,4 @@
-"""Lowering of convolutions and their data gradients with channels in the lanes.
+"""Lower convolutions and their data gradients with channels in the lanes.
 
 The rows of a tile are pixels, its columns registers of output channels. The weight has its output
 channels in lanes too, so that a step is one channel of x at one tap: a few registers of the weight,
@@ -25,21 +25,22 @@ from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
 
 N, K, P, Q, C, R, S = range(7)
-"""The axes of the nest of `Conv2d`, and of `Conv2dDgrad`, whose own names say c, h, w and k."""
+"""The axes of the nest of `Conv2d`, and of `Conv2dDgrad`, which itself calls them c, h, w and k."""
 
 MOST_CHUNKS = 48
-"""Enough for few workers to end together; more would cut what a chunk keeps in its caches."""
+"""The most chunks: enough for few workers to finish together; more would shrink the part of a chunk
+that caches keep."""
 
 MOST_PIXELS = 28
-"""Columns of an image in a tile."""
+"""The most image columns of a tile."""
 
 MOST_CUTS = 5
-"""Kinds of tiles in a row, each of which is text of its own, if there is a choice."""
+"""The most different tiles in a row, each with text of its own, if there is a choice."""
 
 
 @dataclass(frozen=True)
 class _TileSizes:
-    """A tile: `images` x `columns` pixels by `vectors` registers of channels."""
+    """A tile of `images` x `columns` pixels by `vectors` registers of channels."""
 
     images: int
     columns: int
@@ -47,12 +48,12 @@ class _TileSizes:
 
 
 def by_channels(nest: Nest) -> bool:
-    """Whether the nest is a convolution whose output channels lie in the lanes of its weight."""
+    """Whether the nest is a convolution with output channels in the lanes of its weight."""
     return nest.b.lanes == K and nest.node.op.name in ("conv2d", "conv2d_dgrad")
 
 
 def lower_conv_channels(node: KernelNode, nest: Nest, target: Target) -> Kernel:
-    """The kernel of a fused convolution, or data gradient, with channels in the lanes."""
+    """The kernel of a fused convolution or data gradient with channels in the lanes."""
     epilogue = tile_epilogue(node.body, nest, K, target.lanes)
     loops = _ChannelLoops(rows_as_one(nest, epilogue), target)
     lines = [
@@ -74,13 +75,13 @@ def lower_conv_channels(node: KernelNode, nest: Nest, target: Target) -> Kernel:
 
 
 def direct_cycles(node: KernelNode, nest: Nest, target: Target) -> float:
-    """Estimated for the kernel of `lower_conv_channels`."""
+    """Estimated cycles of the kernel of `lower_conv_channels`."""
     epilogue = tile_epilogue(node.body, nest, K, target.lanes)
     return _ChannelLoops(rows_as_one(nest, epilogue), target).cycles
 
 
 def rows_as_one(nest: Nest, epilogue: Epilogue) -> Nest:
-    """`nest` with all pixels of an image in one row, where every read and write allows it."""
+    """`nest` with all pixels of an image in one row, if every read and write allows it."""
     rows, columns = nest.axes[P].extent, nest.axes[Q].extent
     taps = nest.extents((R, S))
     memory = [(a.strides[P], a.strides[Q]) for a in epilogue.program.accesses]
@@ -98,7 +99,7 @@ class _ChannelLoops:
     def __init__(self, nest: Nest, target: Target) -> None:
         self.nest, self.target = nest, target
         self.extents = [axis.extent for axis in nest.axes]
-        self.together = together(nest)
+        self.together = products_per_step(nest)
         self.vectors = self.extents[K] // target.lanes
         x = nest.a
         assert self.extents[K] % target.lanes == 0 and x.lanes in (None, C), "whole registers"
@@ -128,16 +129,18 @@ class _ChannelLoops:
                 yield _TileSizes(i, q, v)
 
     def _cuts(self, size: int) -> list[Cut]:
-        """The tiles of a row, neighbours that lose the same products to padding together."""
+        """The tiles of a row; neighbours that lose the same products to padding are merged."""
         starts = range(0, self.extents[Q], size)
         groups = itertools.groupby(starts, key=lambda start: self.live[start : start + size])
         return [Cut(first, 1 + len(others), len(live)) for live, (first, *others) in groups]
 
     def _inside(self, q: int, s: int) -> bool:
+        """Whether pixel q reads inside the image at tap s."""
         return all(0 <= _value(b, q, s) < b.extent for b in self.columns)
 
     def _cycles(self, sizes: _TileSizes) -> float:
-        """Estimated for the whole kernel: two products a cycle, and what loads cost beside them."""
+        """Estimated cycles of the kernel: two products per cycle, plus the loads that do not
+        overlap."""
         cuts = self.cuts_of[sizes.columns]
         whole, rest = divmod(self.vectors, sizes.vectors)
         channels = [(sizes.vectors, whole)] + ([(rest, 1)] if rest else [])
@@ -162,7 +165,8 @@ class _ChannelLoops:
         return steps * cycles + 3.0 * pixels * vectors + 40
 
     def _cut_into_chunks(self) -> None:
-        """Blocks of tiles whose part of x stays in the second-level cache, and chunks of them."""
+        """Choose blocks of tiles whose part of x stays in the second-level cache, and chunks of
+        blocks."""
         sizes, caches = self.sizes, self.target.caches
         self.column_tiles = sum(cut.tiles for cut in self.cuts)
         self.k_tiles = -(-self.vectors // sizes.vectors)
@@ -179,7 +183,7 @@ class _ChannelLoops:
         self.chunks = balanced(max(1, min(wanted, units)), units)
 
     def shape(self) -> list[str]:
-        """`struct Shape`, as conv_channels.h wants it."""
+        """The C++ `struct Shape` of conv_channels.h."""
         nest, sizes, extents = self.nest, self.sizes, self.extents
         x, w, block = nest.a, nest.b, self.block
         laned = x.lanes == C
@@ -222,7 +226,7 @@ class _ChannelLoops:
         ]
 
 
-def together(nest: Nest) -> int:
+def products_per_step(nest: Nest) -> int:
     """Products that a step adds to each sum: 2 of bf16, 1 of f32."""
     dtypes = {nest.a.type.dtype, nest.b.type.dtype}
     assert dtypes in ({"f32"}, {"bf16"}), "operands are of one kind"
@@ -230,8 +234,8 @@ def together(nest: Nest) -> int:
 
 
 def factor_lines(nest: Nest) -> list[str]:
-    """The members of a Shape that say what is multiplied."""
-    pairs = together(nest) == 2
+    """Members of a Shape that describe the operand types."""
+    pairs = products_per_step(nest) == 2
     return [
         f"    using X = {C_TYPES[nest.a.type.dtype]};",
         f"    static constexpr bool PAIRS = {str(pairs).lower()};",
@@ -245,8 +249,8 @@ def _value(border: Border, q: int, s: int) -> int:
 def inside(
     rows: list[Border], columns: list[Border], of_rows: tuple[int, int], of_columns: tuple[int, int]
 ) -> list[str]:
-    """The members of a Shape that say which rows and columns there are, given the axes of pixels
-    and taps."""
+    """Members of a Shape that tell which rows and columns exist, given the axes of pixels and
+    taps."""
     return [
         constant("row_inside", "long p, long r", _tests(rows, of_rows, "pr"), "bool"),
         constant("column_inside", "int q, int s", _tests(columns, of_columns, "qs"), "bool"),
@@ -254,7 +258,7 @@ def inside(
 
 
 def _tests(borders: list[Border], axes: tuple[int, int], names: str) -> str:
-    """Whether the indices of `axes` are inside `borders`."""
+    """The C++ condition that the indices of `axes` are inside `borders`."""
     tests = []
     for border in borders:
         terms = [f"{border.coefficients[a]} * {n}" for a, n in zip(axes, names, strict=True)]

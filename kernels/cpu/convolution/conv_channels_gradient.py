@@ -1,4 +1,4 @@
-"""Lowering of convolutions' weight gradients with channels in the lanes.
+"""Lower weight gradients of convolutions with channels in the lanes.
 
 The rows of a tile are elements of x, some channels at all taps of a row of the filter; its columns
 are registers of dy's channels. The sum is over pixels.
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from graphc.base.target import Target
 from graphc.kernels.cpu.contract.index_text import integers
-from graphc.kernels.cpu.contract.tile import STACK_BYTES
-from graphc.kernels.cpu.contract.tile_cost import FEWEST_CHUNKS, chunk_target
-from graphc.kernels.cpu.convolution.conv_channels import factor_lines, inside, together
+from graphc.kernels.cpu.contract.tile import FEWEST_CHUNKS, STACK_BYTES
+from graphc.kernels.cpu.contract.tile_cost import chunk_target
+from graphc.kernels.cpu.convolution.conv_channels import factor_lines, inside, products_per_step
 from graphc.kernels.cpu.shared.kernel_source import balanced, chunk_count, entry, make_kernel
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.nest import Nest
@@ -24,24 +24,24 @@ K, C, R, S, N, P, Q = range(7)
 """The axes of the nest of `Conv2dWgrad`."""
 
 SUMS_CYCLES = 4.0
-"""Cycles to load and store a register of sums that waits between blocks of pixels."""
+"""Cycles to load and store a register of sums between blocks of pixels."""
 
 
 @dataclass(frozen=True)
 class _GradientTileSizes:
-    """A tile: `channels` of x, at all taps of a row, by `vectors` registers of dy's channels."""
+    """A tile of `channels` of x, at all taps of a row, by `vectors` registers of dy's channels."""
 
     channels: int
     vectors: int
 
 
 def is_channel_gradient(nest: Nest) -> bool:
-    """Whether the nest is a weight gradient that reads dy with its channels in the lanes."""
+    """Whether the nest is a weight gradient that reads dy with channels in the lanes."""
     return nest.b.lanes == K and nest.node.op.name == "conv2d_wgrad"
 
 
 def lower_channel_gradient(node: KernelNode, nest: Nest, target: Target) -> Kernel:
-    """The kernel of a weight gradient with channels in the lanes, and nothing behind it."""
+    """The kernel of a weight gradient with channels in the lanes and no epilogue."""
     assert node.body.outputs == nest.node.outputs, "a gradient of channels has no epilogue"
     loops = _ChannelGradientLoops(nest, target)
     x, dy = (f"(const Shape::X*)arguments[{read.input}]" for read in (nest.a, nest.b))
@@ -80,10 +80,10 @@ class _ChannelGradientLoops:
         behind = whole[self.head :]
         self.main = self.head + (behind.index(False) if False in behind else len(behind))
         self.size = nest.extents((K, C, R, S))
-        pairs = together(nest) == 2
+        pairs = products_per_step(nest) == 2
         self.images = 2 if pairs and self.laned and self.extents[N] % 2 == 0 else 1
         self._choose()
-        if 4 * sum(self._rooms().values()) > STACK_BYTES:
+        if 4 * sum(self._pair_counts().values()) > STACK_BYTES:
             self.images = 1
             self._choose()
 
@@ -91,7 +91,7 @@ class _ChannelGradientLoops:
         self.sizes = min(self._candidates(), key=self._cycles)
         self._cut_into_chunks()
 
-    def _rooms(self) -> dict[str, int]:
+    def _pair_counts(self) -> dict[str, int]:
         """Pairs of x and of dy that are joined for a block of pixels."""
         if self.images == 1:
             return {}
@@ -125,7 +125,7 @@ class _ChannelGradientLoops:
         whole, rest = divmod(self.vectors, sizes.vectors)
         rows = sizes.channels * self.extents[S]
         tiles = self.extents[C] // sizes.channels * self.extents[R]
-        pixels, pairs = self._block(sizes), together(self.nest) == 2
+        pixels, pairs = self._block(sizes), products_per_step(self.nest) == 2
         blocks = -(-self.nest.extents((N, P, Q)) // (self.images * pixels))
         load = 2.0 if pairs and self.images == 1 else 0.5  # two pixels of x, or one
 
@@ -138,7 +138,8 @@ class _ChannelGradientLoops:
         return tiles * (whole * tile(sizes.vectors) + (tile(rest) if rest else 0.0))
 
     def _block(self, sizes: _GradientTileSizes) -> int:
-        """Pixels whose dy, and as much of x again as one or two registers, stay near."""
+        """Pixels per block: their dy, and as much of x again as one or two registers, stay in
+        cache."""
         line = self.images * self.nest.b.type.numpy_dtype.itemsize * self.target.lanes
         return max(1, self.target.caches.near // (line * (sizes.vectors + 2)))
 
@@ -164,7 +165,7 @@ class _ChannelGradientLoops:
         self.finish_chunks = balanced(chunk_count(nanoseconds, max(1, units)), max(1, units))
 
     def shape(self) -> list[str]:
-        """`struct Shape`, as conv_channels_gradient.h wants it."""
+        """The C++ `struct Shape` of conv_channels_gradient.h."""
         x, dy, sizes, extents = self.nest.a, self.nest.b, self.sizes, self.extents
         lanes = self.target.lanes
         whole, rest = divmod(self.vectors, sizes.vectors)
@@ -190,7 +191,7 @@ class _ChannelGradientLoops:
             "SUMS_K": math.prod(extents[a] for a in (C, R, S)) * lanes,
             "SIZE": self.size,
         }
-        if rooms := self._rooms():
+        if rooms := self._pair_counts():
             steps |= rooms
             steps["X_N"] = 2 * steps["X_ROOM"] // self.block_of_n
             steps["Y_N"] = 2 * steps["Y_ROOM"] // self.block_of_n

@@ -1,8 +1,8 @@
-"""Lowering of 3 x 3 convolutions and their data gradients by Winograd's algorithm, where that is
-permitted (`precision="winograd"`) and estimated to be faster than the direct sum.
+"""Lower 3 x 3 convolutions and their data gradients by Winograd's algorithm, where it is permitted
+(`precision="winograd"`) and estimated to beat the direct sum.
 
-Fewer products for each output, at the price of transforms of the weight, the input and the output,
-and of a larger error: the transforms multiply magnitudes before they cancel.
+It needs fewer products per output, but transforms of weight, input and output, and has a larger
+error: the transforms scale magnitudes up before they cancel.
 """
 
 from __future__ import annotations
@@ -23,40 +23,45 @@ from graphc.ops.convolution import Conv2d, Conv2dDgrad
 from graphc.ops.fused import KernelNode
 
 AMPLIFICATION = {2: 64, 4: 564}
-"""By what the transforms of F(m x m, 3 x 3) together multiply the largest magnitude of an input
-times that of a tap at most: the square of the largest row of |A^T| (|G| 1 * |B^T| 1)."""
+"""By output tile size m: the factor by which the transforms of F(m x m, 3 x 3) can amplify the
+largest product of an input and a tap, the square of the largest row of |A^T| (|G| 1 * |B^T| 1)."""
 
 ROUNDINGS = 26
-"""Of an element on its way through the transforms, at most."""
+"""The most roundings of an element in the transforms."""
 
 VECTORS = 2
 """Registers of output channels in a register tile."""
 
 FEWEST_UNITS = 12
-"""Units that few workers share evenly."""
+"""Units of work that small numbers of workers share evenly."""
 
 STREAM = 16.0
-"""Bytes a cycle that arrive from beyond the second-level cache."""
+"""Bytes per cycle from beyond the second-level cache."""
 
 
 @dataclass(frozen=True)
 class Winograd:
-    """How a nest is computed by F(m x m, 3 x 3), and its estimated cycles."""
+    """A choice of F(m x m, 3 x 3) for a nest, with its estimated cycles."""
 
     m: int
+    """Side of an output tile."""
     group: int
     """Tiles whose transformed inputs a unit of work holds."""
     rows: int
     """Tiles in a register tile."""
     parts: int
-    """Parts of the output channels, each of which transforms its inputs again."""
+    """Parts of the output channels; each transforms its inputs again."""
     units: int
+    """Units of work."""
     cycles: float
+    """Estimated cycles of the kernel."""
 
 
 def winograd(nest: Nest, target: Target) -> Winograd | None:
-    """The faster of F(2 x 2) and F(4 x 4) for a nest with channels in the lanes, by estimate; None
-    if it is no 3 x 3 of stride 1 over whole registers."""
+    """The faster of F(2 x 2) and F(4 x 4) by estimate, for a nest with channels in the lanes.
+
+    None unless it is a 3 x 3 convolution of stride 1 over whole registers.
+    """
     op, x = nest.node.op, nest.a
     if not isinstance(op, Conv2d | Conv2dDgrad) or x.lanes != C or x.rounded:
         return None
@@ -151,13 +156,13 @@ def lower_conv_winograd(node: KernelNode, nest: Nest, chosen: Winograd, target: 
 
 
 def _filter_cycles(side: int) -> float:
-    """Of the transform of one channel's taps for a register of output channels."""
+    """Estimated cycles to transform one channel's taps for a register of output channels."""
     return 60 + side**2 * 6.0
 
 
 def _shape(nest: Nest, chosen: Winograd) -> list[str]:
-    """`struct Shape`, as conv_winograd.h wants it. A data gradient is a convolution with the taps
-    in reverse."""
+    """The C++ `struct Shape` of conv_winograd.h. A data gradient is a convolution with reversed
+    taps."""
     n, k, p, q, c, _, _ = (axis.extent for axis in nest.axes)
     op, w = nest.node.op, nest.b
     assert isinstance(op, Conv2d | Conv2dDgrad)

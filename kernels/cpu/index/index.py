@@ -1,4 +1,4 @@
-"""Lowering of the gradient of take: each chunk owns rows of the table and scans the indices."""
+"""Lower the gradient of take: each chunk owns rows of the table and scans the indices."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from graphc.ops.pointwise.logic import C_TYPES
 
 
 def lower_index(node: KernelNode, target: Target) -> Kernel:
-    """The kernel of a body of one take_grad; it reads row-major inputs and constants through
+    """The kernel of a body with one take_grad of row-major inputs and constants, read through
     views."""
     inner, op = only_node(node, TakeGrad)
     (indices, dy), table = inner.inputs, inner.output.type
@@ -51,7 +51,7 @@ def lower_index(node: KernelNode, target: Target) -> Kernel:
 
 
 class Reader:
-    """Prints how values are read in the memory that lies behind them."""
+    """Prints how values are read through views from the memory behind them."""
 
     def __init__(self, node: KernelNode, values: Sequence[Value]) -> None:
         body, self._order = node.body, argument_order(node)
@@ -59,7 +59,7 @@ class Reader:
         self._constants, self.arrays = constant_operands(body, [*self._operands.values()])
 
     def read(self, value: Value, name: str, axes: Sequence[int]) -> str:
-        """A struct of the extents and strides of some axes of `value`, merged where they can be."""
+        """A C++ struct with the extents and strides of `axes` of `value`, merged where possible."""
         shape = tuple(value.type.shape[d] for d in axes)
         part = AffineAccess(0, tuple(self._operands[value].strides[d] for d in axes))
         small, groups = merge_axes(Domain(shape), [part])
@@ -74,7 +74,7 @@ class Reader:
         )
 
     def pointer(self, value: Value) -> str:
-        """The C++ expression of the first element that is read of `value`."""
+        """The C++ expression of the first element read of `value`."""
         operand, kind = self._operands[value], C_TYPES[value.type.dtype]
         base = self._constants.get(operand.source)
         base = base or f"(const {kind}*)arguments[{self._order[operand.source]}]"

@@ -1,4 +1,4 @@
-"""Lowering of scatter: rows of elements into the places that indices name."""
+"""Lower scatter: store rows of elements at the positions that indices name."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from graphc.ops.pointwise.logic import C_TYPES
 from graphc.ops.scatter import Scatter
 
 STRIP = 64
-"""Neighbouring rows that are gone through together."""
+"""Neighbouring rows that are processed together."""
 
 
 def lower_scatter(node: KernelNode, target: Target) -> Kernel:
-    """The kernel of a body of one scatter; it reads row-major inputs through views."""
+    """The kernel of a body with one scatter of row-major inputs, read through views."""
     inner, op = only_node(node, Scatter)
     x, indices, _ = inner.inputs
     shape = x.type.shape

@@ -1,4 +1,4 @@
-"""Lowering of pointwise bodies: one loop per part, several parts per launch."""
+"""Lower pointwise bodies: one loop nest per group of outputs, several nests per launch."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def lower_pointwise(node: KernelNode, target: Target) -> Kernel:
 
 
 def find_nests(body: Graph, width: int) -> list[PointwiseNest]:
-    """The parts of a pointwise body, in the order of the outputs."""
+    """The loop nests of a pointwise body, in the order of the outputs."""
     names = Identifiers()
     pointers = names.pointers(body)
     places = {v: i for i, v in enumerate(body.inputs)}
@@ -77,7 +77,7 @@ def _vectorized(
     pointers: Pointers,
     width: int,
 ) -> PointwiseNest:
-    """The part with the cheapest axis in the lanes."""
+    """The nest with the cheapest axis in the lanes."""
     shape = space(body, outputs[0])
     laned = [v for v in outputs if v.type.layout.axis is not None]
     lanes = lane_candidates(shape or (1,), laned or (*outputs, *_read(body, outputs, places)))
@@ -94,7 +94,7 @@ def _vectorized(
 
 
 def _read(body: Graph, outputs: Sequence[Value], places: Mapping[Value, int]) -> list[Value]:
-    """The inputs of the body that these outputs depend on; `places` numbers all."""
+    """The body inputs that `outputs` depend on, in order; `places` numbers all inputs."""
     needed, producers, waiting = set(outputs), body.producers, list(outputs)
     while waiting:
         producer = producers.get(waiting.pop())
@@ -105,8 +105,8 @@ def _read(body: Graph, outputs: Sequence[Value], places: Mapping[Value, int]) ->
 
 
 def lane_candidates(shape: Sequence[int], values: Sequence[Value]) -> tuple[int, ...]:
-    """Axes that may lie in the lanes: the batch's where a value that is read or written has lanes,
-    else any, last first."""
+    """Axes that may lie in the lanes: the batch axis where a value has lanes, else any, last
+    first."""
     laned = [v.type for v in values if v.type.layout.axis is not None]
     if laned:
         widest = max(laned, key=lambda t: t.rank)
@@ -117,7 +117,7 @@ def lane_candidates(shape: Sequence[int], values: Sequence[Value]) -> tuple[int,
 
 
 def lane_cost(accesses: Sequence[AffineAccess], domain: Domain) -> float:
-    """Loads and stores per element, in contiguous registers, with the tail's waste."""
+    """Loads and stores per element, in contiguous registers, unused lanes of the tail included."""
     assert domain.lane is not None
     extent = max(domain.extents[domain.lane], 1)
     waste = domain.steps(domain.lane) * domain.width / extent
@@ -131,21 +131,22 @@ def _units(part: PointwiseNest) -> int:
 
 @dataclass(frozen=True)
 class _Function:
-    """The C++ function of one or more parts that are alike."""
+    """The C++ function that similar nests share."""
 
     name: str
     parts: Sequence[PointwiseNest]
 
     @property
-    def sized(self) -> bool:
-        """Whether the extent is a constant of the function."""
+    def fixed_extent(self) -> bool:
+        """Whether the extent is a compile-time constant of the function."""
         return len(self.parts) == 1 or not self.parts[0].domain.rank == 1
 
     def text(self, order: Mapping[Value, int]) -> str:
+        """The function's definition."""
         part = self.parts[0]
         nest = split_last(hoist(bind(plain_nest(part), "chunk")))
         verify_nest(nest)
-        domain = f"Domain_{self.name}" if self.sized else ""
+        domain = f"Domain_{self.name}" if self.fixed_extent else ""
         lines = [
             f"static void {self.name}(void* const* arguments, const short* slots, long begin, "
             "long end) {",
@@ -167,7 +168,7 @@ class _Function:
         ]
 
     def _slots(self, order: Mapping[Value, int]) -> str:
-        """The arguments of each part, one row per part."""
+        """The argument numbers of each nest, one row per nest."""
         rows = [[str(order[v]) for v in p.used.values()] for p in self.parts]
         names = ", ".join(p.outputs[0].name for p in self.parts)
         comment = wrapped(f"// {names}", "//   ") if len(rows) > 1 else []
@@ -182,7 +183,7 @@ class _Function:
 def _cut(
     parts: Sequence[PointwiseNest], costs: Sequence[float], budget: float
 ) -> list[list[tuple[int, int, int]]]:
-    """Chunks of pieces (part, first unit, end), each of about `budget` nanoseconds."""
+    """Chunks of pieces (nest, first unit, end), each of about `budget` nanoseconds."""
     chunks: list[list[tuple[int, int, int]]] = [[]]
     left = budget
     for i, (part, cost) in enumerate(zip(parts, costs, strict=True)):
@@ -204,13 +205,14 @@ def _pieces_shell(
     parts: Sequence[PointwiseNest],
     chunks: Sequence[Sequence[tuple[int, int, int]]],
 ) -> str:
+    """The entry function, which dispatches the pieces of a chunk."""
     home = {id(p): (f, i) for f in functions for i, p in enumerate(f.parts)}
     rows, firsts = [], [0]
     for chunk in chunks:
         for which, begin, end in chunk:
             part = parts[which]
             function, slot = home[id(part)]
-            if not function.sized:
+            if not function.fixed_extent:
                 width, extent = part.domain.width, part.domain.extents[0]
                 begin, end = begin * width, min(end * width, extent)
             name = function.name

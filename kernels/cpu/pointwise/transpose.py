@@ -1,7 +1,7 @@
-"""Lowering of relayout: a value between row-major and lanes over one of its axes.
+"""Lower relayout: convert a value between row-major and lanes along one axis.
 
-The axes before that one are repeats of the same conversion; where the lanes fill the axis, they are
-more rows of one.
+The axes before that axis repeat the same conversion; where lanes fill the axis, they add rows to
+one conversion.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from graphc.kernels.program.kernel import Kernel
 from graphc.ops.pointwise.logic import C_TYPES
 
 RUN = 1024
-"""Elements behind the first axis per tile: a multiple of every width."""
+"""Elements after the first axis per tile: a multiple of every lane width."""
 
 
 def lower_relayout(node: Node, target: Target) -> Kernel:
@@ -42,8 +42,8 @@ def lower_relayout(node: Node, target: Target) -> Kernel:
 
 
 def _matrix(laned: Type) -> tuple[int, int, int]:
-    """Repeats, rows and columns: the extents before the axis with lanes, along it, and behind it.
-    Repeats whose blocks of lanes are full are rows."""
+    """Repeats, rows and columns: the extents before the axis in lanes, along it and after it.
+    Repeats with full blocks of lanes count as rows."""
     axis = laned.layout.axis
     assert axis is not None
     repeats, rows = math.prod(laned.shape[:axis]), laned.shape[axis]

@@ -1,8 +1,8 @@
-"""The text of kernels that go along one axis.
+"""Print kernels that run along one axis.
 
-The text that reads an element and the text that stores a result are functors of the row's indices
-`i`, its last index `r` and the place `j` along the axis. The results are a struct's `value` and,
-if there are two outputs, `place`.
+Reading an element and storing a result are functors of the row's indices `i`, its last index `r`
+and the index `j` along the axis. The result is a struct with `value` and, if there are two outputs,
+`place`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def rows_text(space: AxisBody) -> str:
     kept = space.kept
     extents = tuple(space.domain.extents[d] for d in kept) or (1,)
     lane = -1 if space.in_lanes else len(kept) - 1
-    arrays = array_text(space.whole.arrays)
+    arrays = array_text(space.program.arrays)
     return arrays + domain_text("Kept", Domain(extents, lane, space.domain.width))
 
 

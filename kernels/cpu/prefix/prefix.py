@@ -1,4 +1,4 @@
-"""Lowering of running results along an axis."""
+"""Lower running results along an axis."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from graphc.ops.pointwise.logic import C_TYPES
 from graphc.ops.prefix import Prefix
 
 STRIPS = (16, 8, 4)
-"""Registers of neighbouring rows that a sweep may take together, the most first."""
+"""Registers of neighbouring rows that a sweep may process together, the most first."""
 ENOUGH_STRIPS = 16
-"""Where there are so many, no axis is cut: its elements would be joined twice."""
+"""The number of strips from which the axis is not split: splitting combines elements twice."""
 _LANE_BYTES = 12
-"""Bytes per lane of a state at most: a double and a place."""
+"""The most bytes of a state per lane: a double and an index."""
 
 
 def lower_prefix(node: KernelNode, target: Target) -> Kernel:
-    """The kernel of a body of one running result; it reads row-major inputs through views."""
+    """The kernel of a body with one running result of row-major inputs, read through views."""
     inner, op = only_node(node, Prefix)
     x = inner.inputs[0]
     if op.combine.picks:
@@ -48,7 +48,7 @@ def lower_prefix(node: KernelNode, target: Target) -> Kernel:
     strip = _strip(space)
     steps = space.domain.steps(space.axis)
     strips = space.strips(strip)
-    per_strip = (program_cost(space.whole, target.lanes) + _joins(op, space)) * steps * strip
+    per_strip = (program_cost(space.program, target.lanes) + _joins(op, space)) * steps * strip
     wanted = chunk_count(per_strip * strips, strips * max(steps // FEW_STEPS, 1))
     pieces = -(-wanted // strips) if strips < ENOUGH_STRIPS and wanted >= 2 * strips else 1
     chunks = strips * pieces if pieces > 1 else min(wanted, strips)
@@ -63,14 +63,14 @@ def lower_prefix(node: KernelNode, target: Target) -> Kernel:
         (chunks,) * (2 if pieces > 1 else 1),
         strips * strip * pieces * state_bytes if pieces > 1 else 0,
         x.type.size,
-        inplace_pairs(node.body, [space.whole], space.pointers),
+        inplace_pairs(node.body, [space.program], space.pointers),
     )
 
 
 def _strip(space: AxisBody) -> int:
-    """Registers of neighbouring rows that go down the axis together: long runs of memory, as long
-    as there are enough strips."""
-    if space.in_lanes or any(a.lane_stride not in (0, 1) for a in space.whole.accesses):
+    """Registers of neighbouring rows that a sweep processes together, for long runs of memory while
+    enough strips remain."""
+    if space.in_lanes or any(a.lane_stride not in (0, 1) for a in space.program.accesses):
         return 1
     registers = space.domain.steps(space.kept[-1])
     enough = (s for s in STRIPS if space.strips(s) >= ENOUGH_STRIPS)
@@ -78,7 +78,8 @@ def _strip(space: AxisBody) -> int:
 
 
 def _joins(op: Prefix, space: AxisBody) -> float:
-    """Nanoseconds per register: in the lanes a register joins copies of itself."""
+    """Nanoseconds to combine states per register; in the lanes a register combines with copies of
+    itself."""
     return op.combine.nanoseconds * (5 if space.in_lanes else 1)
 
 
@@ -99,7 +100,7 @@ def _shell(
         span, piece = f"chunk / {pieces}, chunk / {pieces} + 1", f"chunk % {pieces}"
     workspace = f"(char*)arguments[{len(argument_order(node))}]" if pieces > 1 else "nullptr"
     lines = [
-        *pointer_lines(node, space.whole, space.pointers),
+        *pointer_lines(node, space.program, space.pointers),
         f"prefix<{settings}>({span}, phase, {piece}, {workspace},",
         *functor_lines(space, STATE),
     ]

@@ -1,4 +1,4 @@
-"""Lowering of sort: the first elements of rows in order, and their places."""
+"""Lower sort: the first elements of rows in order, with their indices."""
 
 from __future__ import annotations
 
@@ -24,32 +24,34 @@ from graphc.ops.pointwise.logic import C_TYPES
 from graphc.ops.sort import Sort
 
 SHORT = 256
-"""Rows of at most so many elements are sorted in the lanes, if there are enough of them."""
+"""The longest rows that are sorted in the lanes, if there are enough rows."""
 ENOUGH_STRIPS = 4
-"""So many registers of long rows are worth reading together."""
+"""Registers of long rows that are worth reading together."""
 BUFFER = 48
-"""Elements, at least, of the buffer of a selection."""
+"""The fewest elements of a selection's buffer."""
 MOST_CHUNKS = 32
-"""Each chunk of long rows has memory of its own."""
+"""The most chunks of long rows, each of which has memory of its own."""
 MOST_BYTES = 1 << 25
-"""Of the memory of all chunks, where a chunk has that of a register of rows."""
+"""The most bytes of all chunks' memory, where each holds a register of rows."""
 
 
 @dataclass(frozen=True)
 class SortStrategy:
-    """The function of sort.h that sorts, and the rows or registers of rows there are. Each chunk
-    has memory for `buffers` times `room` entries."""
+    """The function of sort.h that sorts, and how rows are divided."""
 
     name: str
     space: AxisBody
     units: int
+    """Rows, or registers of rows."""
     chunks: int
-    room: int = 0
+    capacity: int = 0
+    """Entries of a buffer."""
     buffers: int = 0
+    """Buffers of each chunk."""
 
 
 def lower_sort(node: KernelNode, target: Target) -> Kernel:
-    """The kernel of a body of one sort; it reads row-major inputs through views."""
+    """The kernel of a body with one sort of row-major inputs, read through views."""
     inner, op = only_node(node, Sort)
     x = inner.inputs[0]
     check_counts(node, elements_per_row=x.type.shape[op.axis])
@@ -59,12 +61,12 @@ def lower_sort(node: KernelNode, target: Target) -> Kernel:
     )
     way = _choose(op, along, across[0] if across and across[0].waste <= 2 else None)
     sections = [rows_text(way.space), _shell(node, op, way)]
-    workspace = way.chunks * way.buffers * way.room * _entry_bytes(along)
+    workspace = way.chunks * way.buffers * way.capacity * _entry_bytes(along)
     return make_kernel(node, sections, (way.chunks,), workspace, x.type.size)
 
 
 def _choose(op: Sort, along: AxisBody, across: AxisBody | None) -> SortStrategy:
-    """The fastest way; `across` has the rows in the lanes, if there are enough of them."""
+    """The fastest strategy; `across` has the rows in the lanes, if there are enough of them."""
     extent, entry = along.extent, _entry_bytes(along)
     room = _capacity(extent, op.count)
     passes = 1 if room < extent else 8 if entry == 16 else 4
@@ -86,11 +88,12 @@ def _choose(op: Sort, along: AxisBody, across: AxisBody | None) -> SortStrategy:
 
 
 def _entry_bytes(space: AxisBody) -> int:
+    """Bytes of an entry: an element and its index."""
     return 16 if DTYPES[space.dtype].itemsize == 8 else 8
 
 
 def _capacity(extent: int, count: int) -> int:
-    """Elements of the memory that a row is sorted in: all, or a buffer for the first ones."""
+    """Entries that sorting a row needs: all elements, or a buffer for the first ones."""
     buffer = max(2 * count, BUFFER) if count <= BUFFER // 2 else 4 * count
     return buffer if 2 * buffer <= extent else max(extent, 1)
 
@@ -99,14 +102,14 @@ def _shell(node: KernelNode, op: Sort, way: SortStrategy) -> str:
     kind = C_TYPES[way.space.dtype]
     settings = f"Kept, {kind}, {str(op.descending).lower()}, {way.space.extent}, {op.count}"
     span = share(way.units, way.chunks)
-    if way.room:
-        entries = f"chunk * {way.buffers * way.room}L * sizeof(Entry<{kind}>)"
+    if way.capacity:
+        entries = f"chunk * {way.buffers * way.capacity}L * sizeof(Entry<{kind}>)"
         memory = f"(char*)arguments[{len(argument_order(node))}] + {entries}"
-        call = f"{way.name}<{settings}, {way.room}>({span},\n      {memory},"
+        call = f"{way.name}<{settings}, {way.capacity}>({span},\n      {memory},"
     else:
         call = f"{way.name}<{settings}>({span},"
     lines = [
-        *pointer_lines(node, way.space.whole, way.space.pointers),
+        *pointer_lines(node, way.space.program, way.space.pointers),
         call,
         *functor_lines(way.space, f"Ordered<{kind}>"),
     ]

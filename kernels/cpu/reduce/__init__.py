@@ -1,1 +1,1 @@
-"""Reductions: rows in the lanes, sums over all rows."""
+"""Reductions: rows in the lanes, and sums over all rows."""

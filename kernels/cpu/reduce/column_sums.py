@@ -1,5 +1,8 @@
-"""Sums over all rows beside the reductions along each: every chunk of rows adds its own in memory
-of a row's length, and a second phase adds those of the chunks in ascending order."""
+"""Sums over all rows, computed along with reductions of each row.
+
+Every chunk of rows adds its own sums in row-sized memory, and a second phase adds those of the
+chunks in ascending order.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
 
 FEWEST_ROWS = 32
-"""Rows of a chunk: its sums are set to zero, written and read once more."""
+"""The fewest rows of a chunk, whose sums must be cleared, written and read once more."""
 
 
 class Columns:
-    """The sums of columns of one kernel that plays its rows in `chunks`."""
+    """The column sums of a kernel whose rows are divided into `chunks`."""
 
     def __init__(self, node: KernelNode, rows: Rows, chunks: int) -> None:
         self.node, self.rows, self.chunks = node, rows, chunks
@@ -24,8 +27,8 @@ class Columns:
         self._offsets, self.nbytes = dict[ColumnSum, int](), 0
         for column in rows.columns:
             self._offsets[column] = self.nbytes
-            self.nbytes += rows.length * DTYPES[column.output.type.dtype].itemsize
-        self._registers = rows.length // rows.domain.width
+            self.nbytes += rows.cache_elements * DTYPES[column.output.type.dtype].itemsize
+        self._registers = rows.cache_elements // rows.domain.width
         nanoseconds = (chunks + 1.0) * len(rows.columns) * self._registers
         self._shares = chunk_count(nanoseconds, self._registers) if rows.columns else 0
 
@@ -36,11 +39,11 @@ class Columns:
 
     @property
     def workspace(self) -> int:
-        """Bytes."""
+        """Bytes of the workspace."""
         return self.nbytes * self.chunks
 
     def pointers(self) -> list[str]:
-        """Where the chunk `piece` adds."""
+        """Definitions of pointers to the sums of the chunk `piece`."""
         return [
             f"{_kind(c)}* const {self._name(c)} = ({_kind(c)}*)({self._memory} + "
             f"piece * {self.nbytes}L + {offset});"
@@ -48,8 +51,8 @@ class Columns:
         ]
 
     def lines(self, loop: RowLoop, indices: Sequence[str]) -> list[str]:
-        """What the loop's body adds of one register."""
-        place, found = self.rows.place, list[str]()
+        """The statements that add one register, in the loop's body."""
+        place, found = self.rows.cache_access, list[str]()
         at = place.text(indices) if place else ""
         for column in loop.columns:
             name, operand = self._name(column), column.operand
@@ -58,11 +61,11 @@ class Columns:
         return found
 
     def clear(self) -> str:
-        """What a chunk begins with."""
+        """The statement that clears a chunk's sums."""
         return f"__builtin_memset({self._memory} + chunk * {self.nbytes}L, 0, {self.nbytes});"
 
     def last_phase(self) -> list[str]:
-        """What adds the sums of all chunks."""
+        """The statements of the second phase."""
         extent = self.rows.domain.extents[self.rows.reduced_axes[-1]]
         order = argument_order(self.node)
         return [

@@ -1,4 +1,4 @@
-"""Choose the axis of a reduction that lies in the lanes, and the rows swept side by side."""
+"""Choose which axis of a reduction lies in the lanes, and how many rows one sweep computes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ def vectorized_rows(body: Graph, width: int) -> Rows:
     lanes = _batch_axes(body) or lane_candidates(shape, (*body.outputs, *body.inputs))
     choices = [find_rows(body, Domain(shape, lane, width)) for lane in lanes]
     if choices[0].columns:  # whose lanes are rows, or neighbours in one
-        choices = [rows for rows in choices if rows.place]
+        choices = [rows for rows in choices if rows.cache_access]
         choices = choices or [find_rows(body, Domain(shape, len(shape) - 1, width))]
     return min(choices, key=lambda r: sum(lane_cost(x.body.accesses, r.domain) for x in r.loops))
 
 
 def _batch_axes(body: Graph) -> list[int]:
-    """The axes of the rows that lie in the lanes of what is read or written: one, or none. A view
-    may have moved it since, so that a value's own rank does not tell."""
+    """The row axis in lanes of some value that is read or written: one axis or none. Views may have
+    moved it, so a value's own rank does not tell."""
     known = row_axes(body)
     found = {
         known[v][v.type.layout.axis]
@@ -32,9 +32,11 @@ def _batch_axes(body: Graph) -> list[int]:
 
 
 def rows_per_sweep(rows: Rows) -> int:
-    """Rows that one sweep over the reduced axes computes side by side: where the elements of
-    neighbouring rows are neighbours in memory and those of one row are far apart, as in the sum
-    of a matrix's columns, each piece of memory is then read in one go."""
+    """Rows that one sweep over the reduced axes computes side by side.
+
+    More than one where neighbouring rows are contiguous and the elements of one row far apart, as
+    in the column sums of a matrix: each stretch of memory is then read at once.
+    """
     kept, reduced = rows.kept_axes, rows.reduced_axes
     if (
         rows.columns

@@ -1,4 +1,4 @@
-"""The C++ text of a reduction's kernel."""
+"""Print the C++ kernel of a reduction."""
 
 from __future__ import annotations
 
@@ -34,10 +34,12 @@ from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
 
 DEAR = 5.0
-"""Nanoseconds to compute a register from which on it is held for the loops after: a function."""
+"""Nanoseconds per register from which a value is cached for later loops: the cost of a function
+call."""
 HELD_BYTES = 16384
-"""Of a row that is held, beside what it reads and writes, in a first-level cache of 32 KiB."""
+"""The most bytes of a cached row beside inputs and outputs in a first-level cache of 32 KiB."""
 _ACROSS = {"sum": "lanesum", "prod": "laneprod", "max": "lanemax", "min": "lanemin"}
+"""Functions that combine the lanes of a register."""
 
 
 def lower_reduce(node: KernelNode, target: Target) -> Kernel:
@@ -65,12 +67,12 @@ def lower_reduce(node: KernelNode, target: Target) -> Kernel:
         phases if pieces > 1 else (chunks, *printer.columns.phases),
         printer.workspace,
         Domain(reduced_shape(body)).size * work,
-        inplace_pairs(body, [rows.whole], rows.pointers),
+        inplace_pairs(body, [rows.program], rows.pointers),
     )
 
 
 def _chunks(rows: Rows, side: int, units: int, width: int) -> int:
-    """How many chunks to cut all rows into, or pieces of them."""
+    """The number of chunks of all rows, or of pieces of rows."""
     steps = _registers(rows, rows.reduced_axes)
     once = (program_cost(p, width) for p in (*(x.before for x in rows.loops), rows.after))
     each = (program_cost(loop.body, width) for loop in rows.loops)
@@ -84,7 +86,7 @@ def _registers(rows: Rows, axes: Sequence[int]) -> int:
 
 
 def _domain(name: str, domain: Domain, axes: Sequence[int]) -> str:
-    """Some axes of a domain as a domain of at least one axis; without lanes its LANE is -1."""
+    """Some axes of a domain as a C++ domain of at least one axis; without lanes its LANE is -1."""
     extents = tuple(domain.extents[d] for d in axes) or (1,)
     lane = next((i for i, d in enumerate(axes) if d == domain.lane), -1)
     return domain_text(name, Domain(extents, lane, domain.width))
@@ -106,11 +108,13 @@ def _sums_text(name: str, sums: Sequence[RowReduction], across: bool) -> str:
 
 
 def _identity(sum: RowReduction) -> str:
-    """The register that changes nothing when joined."""
+    """A register of the neutral element."""
     return splat(sum.identity, sum.dtype)
 
 
 class _Printer:
+    """Prints the sections of the kernel's source."""
+
     def __init__(
         self, node: KernelNode, rows: Rows, side: int, units: int, pieces: int, columns: Columns
     ) -> None:
@@ -131,10 +135,10 @@ class _Printer:
             self.indices[kept[-1]] = "at"
 
     def sections(self, chunks: int) -> list[str]:
-        """The sections of the source; `workspace` is known then."""
+        """The sections of the source; sets `workspace`."""
         rows = self.rows
         return [
-            array_text(rows.whole.arrays),
+            array_text(rows.program.arrays),
             self._kept_domain(),
             _domain("Reduced", rows.domain, rows.reduced_axes),
             *(_sums_text(f"Sums{k}", x.sums, self.across) for k, x in enumerate(rows.loops)),
@@ -143,7 +147,7 @@ class _Printer:
         ]
 
     def _kept_domain(self) -> str:
-        """The rows, or the groups of neighbouring rows."""
+        """The domain of the rows, or of the groups of neighbouring rows."""
         axes, domain = self.rows.kept_axes, self.rows.domain
         if self.side == 1:
             return _domain("Kept", domain, axes)
@@ -154,7 +158,7 @@ class _Printer:
 
     @property
     def _step(self) -> int:
-        """Elements from one row to its neighbour."""
+        """Elements between neighbouring rows."""
         domain = self.rows.domain
         return domain.width if domain.lane == self.rows.kept_axes[-1] else 1
 
@@ -175,9 +179,9 @@ class _Printer:
             "template <int N>",
             "static INLINE void row(void* const* arguments, const long* i, long number, int phase, "
             "long piece) {",
-            *(f"  {line}" for line in pointer_lines(self.node, rows.whole, rows.pointers)),
+            *(f"  {line}" for line in pointer_lines(self.node, rows.program, rows.pointers)),
         ]
-        for held in rows.held:
+        for held in rows.cached:
             kind = C_TYPES[held.dtype]
             lines.append(f"  alignas(64) {kind} {held.name}[{held.size}];")
             lines.append(f"  {kind}* const {held.pointer} = {held.name};")
@@ -256,8 +260,8 @@ class _Printer:
         return s.joined("sums.", live)
 
     def _chains(self, loop: RowLoop) -> int:
-        """Independent chains of sums: enough to hide the latency of an addition, as long as the
-        bodies fit in registers and in little text."""
+        """Independent chains of sums: enough to hide the latency of an addition while the bodies
+        fit registers and little text."""
         if not loop.sums or not self.rows.reduced_axes or self.side > 1:
             return 1
         run = self.rows.domain.steps(self.rows.reduced_axes[-1])

@@ -1,5 +1,5 @@
-"""The source around the loops of a CPU kernel: provenance, constants, pointers, chunks, and the
-costs that chunks are cut by."""
+"""Print what surrounds the loops of a CPU kernel (provenance, constants, pointers, chunks), and
+estimate the costs that decide the chunks."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
 
 CHUNK_NANOSECONDS = 20_000.0
-"""Long enough that taking a chunk costs nothing, short enough that workers end together."""
+"""Work of a chunk: long enough that taking a chunk costs nothing, short enough that workers finish
+together."""
 FEW_STEPS = 64
-"""The fewest registers per piece of a row or axis that is cut: the pieces are joined afterwards."""
+"""The fewest registers per piece of a row or axis that is split; pieces are combined afterwards."""
 _LIBRARY = frozenset(
     "abs cos erf exp expm1 floor fmod fmodf log log1p main memcpy memset pow remainder sin sqrt "
     "sqrtf tanh".split()
 )
+"""Names of C functions that kernels call; a kernel must not be named like one."""
 HEADERS = {
     "attend": "attention/attend",
     "contract": "contract/contract",
@@ -41,11 +43,11 @@ HEADERS = {
 }
 """The header of each template, below kernels/cpu."""
 FUNCTION = 30
-"""Operations per element from which on a statement is a function of many instructions."""
+"""Operations per element from which a statement counts as a call of a long function."""
 
 
 def symbol(node: KernelNode) -> str:
-    """The kernel's name, which must not be that of a function that kernels call."""
+    """The kernel's C++ symbol, distinct from the functions that kernels call."""
     name = node.op.kernel
     return f"{name}_kernel" if name in _LIBRARY else name
 
@@ -59,8 +61,8 @@ def make_kernel(
     inplace: tuple[tuple[int, int], ...] = (),
     header: str = "",
 ) -> Kernel:
-    """The kernel whose file is a comment, its template's header, or that of another name, and the
-    sections in a namespace, where their names hide those of the header."""
+    """The kernel whose file is a comment, the header (its template's by default) and the sections
+    in a namespace, where their names hide those of the header."""
     name, template = symbol(node), node.op.template
     ops = "; ".join(n.op.name for n in node.op.body.nodes)
     head = wrapped(f"// {name}: {ops}  {node.where}".rstrip(), "//   ")
@@ -70,7 +72,7 @@ def make_kernel(
 
 
 def entry(node: KernelNode, lines: Sequence[str], phase: str = "") -> str:
-    """The kernel's function; `phase` is what the lines call the phase."""
+    """The kernel's C++ function; `phase` is the parameter name that the lines use for the phase."""
     parameters = "void* const*, int, int"
     if lines:
         parameters = f"void* const* arguments, int{phase and f' {phase}'}, int chunk"
@@ -79,7 +81,7 @@ def entry(node: KernelNode, lines: Sequence[str], phase: str = "") -> str:
 
 
 def share(units: int, chunks: int) -> str:
-    """The first of a chunk's units of work, and the end."""
+    """Statements that compute a chunk's first unit of work and its end."""
     return f"chunk * {units}L / {chunks}, (chunk + 1) * {units}L / {chunks}"
 
 
@@ -97,7 +99,7 @@ def pointer_lines(
 
 
 def wrapped(text: str, indent: str) -> list[str]:
-    """`text` in lines of at most 120 columns, all but the first beginning with `indent`."""
+    """`text` in lines of at most 120 columns; all but the first begin with `indent`."""
     lines, line = [], ""
     for word in text.split(" "):
         if line and len(line) + 1 + len(word) > 120:
@@ -109,7 +111,7 @@ def wrapped(text: str, indent: str) -> list[str]:
 
 
 def domain_text(name: str, domain: Domain) -> str:
-    """A constexpr struct of the extents. The domain has a lane axis."""
+    """A C++ struct with the extents of a domain that has a lane axis."""
     extents = ", ".join(map(str, domain.extents))
     return (
         f"struct {name} {{\n"
@@ -120,7 +122,7 @@ def domain_text(name: str, domain: Domain) -> str:
 
 
 def array_text(arrays: Mapping[str, Array]) -> str:
-    """Constants of more than one element, as the kernel's own memory."""
+    """Constants of more than one element as static arrays."""
     lines = []
     for name, array in arrays.items():
         dtype = dtype_name(array.dtype)
@@ -131,7 +133,7 @@ def array_text(arrays: Mapping[str, Array]) -> str:
 
 
 def argument_order(node: KernelNode) -> dict[Value, int]:
-    """The number of the kernel's argument for each of the body's inputs and outputs."""
+    """The kernel's argument number of each of the body's inputs and outputs."""
     body = node.body
     values = (*body.inputs, *body.outputs)
     order = {v: i for i, v in enumerate(values)}
@@ -140,7 +142,7 @@ def argument_order(node: KernelNode) -> dict[Value, int]:
 
 
 def statement_cost(statement: Statement, width: int) -> float:
-    """Nanoseconds per register, roughly: what chunks are cut by."""
+    """Estimated nanoseconds per register, for sizing chunks."""
     if isinstance(statement, Load | Store):
         (access,) = statement.accesses
         guarded = isinstance(statement, Load) and not statement.plain
@@ -153,20 +155,20 @@ def statement_cost(statement: Statement, width: int) -> float:
 
 
 def program_cost(program: RegisterProgram, width: int) -> float:
-    """Nanoseconds per register of all statements."""
+    """Estimated nanoseconds per register of all statements."""
     return sum(statement_cost(s, width) for s in program.statements)
 
 
 def chunk_count(nanoseconds: float, units: int) -> int:
-    """How many chunks to cut `units` of work into that take `nanoseconds` together: of about
-    CHUNK_NANOSECONDS, but at least 8 where each still has a quarter of that."""
+    """The number of chunks for `units` of work that take `nanoseconds` in total: about
+    `CHUNK_NANOSECONDS` each, but at least 8 chunks while each has a quarter of that."""
     few = min(8, int(nanoseconds / (CHUNK_NANOSECONDS / 4)))
     return balanced(max(1, min(units, max(few, int(nanoseconds / CHUNK_NANOSECONDS)))), units)
 
 
 def balanced(chunks: int, units: int) -> int:
-    """A count near `chunks`, at most `units`, that few workers share evenly: of three chunks one
-    worker of two has two thirds, and chunks of unequal size wait for the largest."""
+    """A count near `chunks` and at most `units` that small numbers of workers share evenly. With
+    three chunks one of two workers would do two thirds of the work."""
     if chunks < 3 or chunks >= 64:
         return chunks
     step = 4 if chunks >= 8 else 2

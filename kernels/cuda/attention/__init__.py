@@ -1,1 +1,1 @@
-"""Attention and its gradients, by tensor cores and without."""
+"""Attention and its gradients, with and without tensor cores."""

@@ -1,6 +1,8 @@
-"""Attention and its gradients for attend.cuh and, where tensor cores multiply its operands,
-attend_tensor.cuh and its gradients: a block of threads per queries or keys, or, where blocks may
-take turns, per keys alone (attend_serialized.py)."""
+"""Lower attention and its gradients to attend.cuh or, on tensor cores, to attend_tensor.cuh and its
+gradients.
+
+Each block owns queries or keys; where blocks may add in turns, all own keys (attend_serialized.py).
+"""
 
 from __future__ import annotations
 
@@ -34,22 +36,25 @@ from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import KernelNode
 
 PRODUCTS = {"half": "f16", "bfloat": "bf16", "tf32": "tf32"}
-"""The elements that tensor cores multiply, and what notes call them."""
+"""Element types that tensor cores multiply, with their names in notes."""
 MOST_FEATURES = 128
-"""Of a head, for tensor cores: sums of two gradients of 16 places by so many fill 128 registers."""
+"""The most features of a head on tensor cores: sums of two gradients for 16 rows fill 128
+registers."""
 COLUMNS = {2: 64, 4: 32}
-"""Places that stream past at once, at most, by the bytes of an element."""
+"""The most rows of the streamed operand per step, by bytes of an element."""
 FIVE_PRODUCTS = 3, 2
-"""Of queries and keys, and of values: scores and two gradients, and those of scores and values."""
+"""Products of queries and keys (scores and two gradients), and those of scores and values."""
 MOST_WORDS = 64
-"""Of sums and scores in a thread's registers: a multiprocessor then holds two blocks."""
+"""The most registers of sums and scores per thread with two blocks per multiprocessor."""
 
 
 def lower_attend(node: KernelNode, serializes: bool = False) -> Kernel:
-    """The kernel of a fused node around an attention or attention_grad; every value is row-major.
-    The gradients of queries, and those of keys and values, have blocks of their own: on tensor
-    cores those of one launch, if they are alike, else of one each; or the same blocks, where these
-    may `take turns` to add to the former."""
+    """The kernel of a fused node with an attention or attention_grad; every value is row-major.
+
+    Gradients of queries, and of keys and values, are computed by blocks of their own: on tensor
+    cores in one launch if the blocks are alike, else in one each. If `serializes`, the blocks of
+    keys may also add to the gradients of queries in turns.
+    """
     problem = find_problem(node)
     pointers = Identifiers(problem.arrays).pointers(problem.body)
     writes, arrays = (
@@ -77,7 +82,8 @@ def lower_attend(node: KernelNode, serializes: bool = False) -> Kernel:
 
 
 def _notes(serialized: SerializedSums, choice: str, product: str) -> tuple[str, str]:
-    """What the report of choices and the plan's notes say of five products."""
+    """The entries of a kernel with five products in the report of choices and in the plan's
+    notes."""
     added = " that add to those of queries in turns" if serialized.workspace else ""
     both = f"all gradients by blocks of {serialized.keys} keys{added}"
     return f"{choice}; {both}: five products in place of seven", f"{product}; {both}"
@@ -85,25 +91,30 @@ def _notes(serialized: SerializedSums, choice: str, product: str) -> tuple[str, 
 
 @dataclass(frozen=True)
 class _BlockWork:
-    """What some blocks compute: a `function`, named `name` as a launch, that `writes` results of so
-    many `features` for the `places` of `heads`, all heads of the batch."""
+    """The work of some blocks of a launch."""
 
     name: str
+    """The launch's name."""
     function: str
+    """The C++ function."""
     writes: list[str]
+    """Pointers of the results."""
     heads: int
+    """Heads in the whole batch."""
     places: int
+    """Queries or keys per head."""
     features: int
+    """Features of a result."""
 
 
 def _block_works(problem: AttentionProblem, writes: list[str]) -> list[_BlockWork]:
-    """Those of a problem, whose blocks that take longest come first."""
+    """The work of a problem's blocks, the longest first."""
     n, h, g, t, u, e, d = problem.extents
     if problem.forward:
         return [_BlockWork("kernel", "forward", writes, n * h, t, d)]
     keys = _BlockWork("key", "key_gradient", writes[1:], n * g, u, e + d)
     queries = _BlockWork("query", "query_gradient", writes[:1], n * h, t, e)
-    wanted = any(problem.wanted[1:]), problem.wanted[0]
+    wanted = any(problem.used_results[1:]), problem.used_results[0]
     return [part for part, asked in zip((keys, queries), wanted, strict=True) if asked]
 
 
@@ -125,8 +136,7 @@ def _add_tensor_cores(
     pointers: dict[Value, str],
     parts: list[_BlockWork],
 ) -> None:
-    """A launch of the blocks of all parts, or one of each where they have other numbers of
-    threads."""
+    """Add one launch of all blocks, or one per kind if their thread counts differ."""
     tiles = [_tile(problem, part.function, part.heads, part.places) for part in parts]
     each = list(zip(parts, tiles, strict=True))
     together = [each] if len({tile.warps for tile in tiles}) == 1 else [[one] for one in each]
@@ -146,21 +156,22 @@ def _add_tensor_cores(
 
 @dataclass(frozen=True)
 class _WarpTile:
-    """Of 16 places per warp, that stay, and columns that stream past."""
+    """A tile: 16 resident rows per warp, and the rows that stream past."""
 
     warps: int
     columns: int
+    """Streamed rows per step."""
     shared_bytes: int
 
 
 def _fits_tensor_cores(problem: AttentionProblem) -> bool:
-    """Whether tensor cores multiply the operands, and a warp's sums fit its registers."""
+    """Whether tensor cores can multiply the operands and a warp's sums fit its registers."""
     _, _, _, _, _, e, d = problem.extents
     return problem.element == problem.rounded in PRODUCTS and max(e, d) <= MOST_FEATURES
 
 
 def _tile(problem: AttentionProblem, function: str, heads: int, places: int) -> _WarpTile:
-    """The largest that fits shared memory, of fewer warps where a device would be idle."""
+    """The largest tile that fits shared memory, with fewer warps where a device would be idle."""
     *_, e, d = problem.extents
     size = element_bytes(problem)
     lines = [line_bytes(features, size) for features in (e, d)]
@@ -179,7 +190,7 @@ def _tile(problem: AttentionProblem, function: str, heads: int, places: int) -> 
 
 
 def _play(part: _BlockWork, tile: _WarpTile, block: str) -> list[str]:
-    """The statements of a part's block of this number."""
+    """The statements that compute block number `block` of some work."""
     name = "".join(word.title() for word in part.function.split("_"))
     return [
         f"using Work = attend::{name}<Shape, {tile.warps}, {tile.columns}>;",
@@ -189,7 +200,7 @@ def _play(part: _BlockWork, tile: _WarpTile, block: str) -> list[str]:
 
 
 def _runs(problem: AttentionProblem) -> dict[str, int]:
-    """How many neighbours are copied at once of each operand, and whether two are stored."""
+    """Neighbours copied at once for each operand, and whether two are stored at once."""
     found = {}
     size = element_bytes(problem)
     extents = dict(zip(EXTENTS, problem.extents, strict=True))
@@ -217,8 +228,8 @@ def _arrays(problem: AttentionProblem, pointers: dict[Value, str]) -> list[str]:
 
 
 def _rows(problem: AttentionProblem, heads: int, places: int, features: int) -> int:
-    """Rows of a thread, of 16 that share them: as many as its registers hold sums and scores for,
-    but two where four would leave much of a device idle."""
+    """Rows per thread, with 16 threads per row: as many as the registers hold, but two where four
+    would leave much of a device idle."""
     op: Any = problem.node.op
     scores = (4 if problem.forward else 8) + (4 if op.dropout else 0)
     words = (-(-features // 16) + scores) * (2 if problem.dtype == "f64" else 1)

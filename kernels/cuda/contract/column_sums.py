@@ -72,11 +72,11 @@ class FusedReduction:
 
     def epilogue(self, nest: Nest, domain: Domain, places: tuple[AffineIndex, ...]) -> Epilogue:
         """That of `before`, with the operands in registers."""
-        taken = Identifiers((*self.pointers.values(), *self.rows.whole.arrays))
+        taken = Identifiers((*self.pointers.values(), *self.rows.program.arrays))
         whole, wanted, own = self.before, self.operands, self.pointers
         made = epilogue_of(whole, nest, domain, places, 0, wanted, own, taken)
         operands = [self.body.inputs[read.input] for read in (nest.a, nest.b)]
-        programs = [made.program, self.rows.elements, self.rows.after]
+        programs = [made.program, self.rows.loop_program, self.rows.after]
         pairs = inplace_pairs(self.body, programs, self.pointers, operands)
         return replace(made, inplace=pairs)
 
@@ -127,7 +127,7 @@ class FusedReduction:
             return None
         if shape.rows_apart or shape.threads != KEEPING_THREADS:
             return None
-        if not shape.held:
+        if not shape.keeps_row:
             shape = replace(shape, across=KEEPING_THREADS // KEEPING_ALONG, along=KEEPING_ALONG)
         moved = parts * rows * shape.across * RUN * 4
         return replace(text, shape=shape) if moved <= GPU.launch * GPU.l2_rate_of_one else None
@@ -245,10 +245,10 @@ def fused_reduction_of(body: Graph, tickets: bool = False) -> FusedReduction | N
     pointers = Identifiers().pointers(body)
     pointers |= {n.output: pointers[n.inputs[0]] for n in reshaped}  # the same bytes
     domain = Domain(tuple(extents[d] for d in order))
-    find = partial(find_rows, domain=domain, apart=True, order=order, pointers=pointers)
+    find = partial(find_rows, domain=domain, recompute=True, order=order, pointers=pointers)
     rows, operands = find(behind), tuple[Value, ...]()
     sharing = choose_shape(rows)
-    of_rows = sharing.rows_apart and sharing.held
+    of_rows = sharing.rows_apart and sharing.keeps_row
     if not of_rows:
         behind = factored(in_one_pass(behind))
         rows = find(behind)

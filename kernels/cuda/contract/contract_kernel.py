@@ -142,15 +142,17 @@ def _kernel(
         adds = runs and sums is None and finish is SplitK.LAUNCH and in_order(problem)
         if adds and itemsize == 4 and (adding := behind.adding(text, m, n, splits)):
             begins = f"add_parts<Problem>(rows, partial, {_values(epilogue)});"
-            text = replace(adding, begins=(partial_sums(problem), begins))
+            text = replace(adding, prologue=(partial_sums(problem), begins))
     launches = Launches(
         node, epilogue.pointers, max(workspace, text.workspace if text else 0), epilogue.inplace
     )
-    _launch(launches, schedule, epilogue, sums, bool(text and text.begins))
+    _launch(launches, schedule, epilogue, sums, bool(text and text.prologue))
     if text is not None:
         add_reduction(text, launches, "rows_{}")
     sections = (
-        constant_arrays(joined((epilogue.program, text.rows.whole)) if text else epilogue.program),
+        constant_arrays(
+            joined((epilogue.program, text.rows.program)) if text else epilogue.program
+        ),
         *(text.types if text else ()),
         tile.text() or problem.a.text("RowAccess", _comment(problem, problem.rows, "row")),
         columns.text("ColumnAccess", _comment(problem, problem.columns, "column")),
@@ -166,7 +168,10 @@ def _kernel(
     whole = splits == 1 and taps is None and behind is None
     order = tile.order(element, problem.a.read.input) if whole else ""
     return replace(
-        kernel, held=tile.kept_bytes(problem), double_buffered=tile.double_buffered, order=order
+        kernel,
+        resident_bytes=tile.kept_bytes(problem),
+        double_buffered=tile.double_buffered,
+        summation_order=order,
     )
 
 
@@ -196,7 +201,9 @@ def _launch(
         launches.add([f"{call}, {whole});"], tiles, "kernel", 1, *more, own, maps, tile.cluster)
         if tile.keeps:
             held, (_, weights) = tile.template, operands
-            launches.hold([f"{held}::hold(held, block, {weights});"], f"{held}::Weights")
+            launches.add_resident_loader(
+                [f"{held}::hold(held, block, {weights});"], f"{held}::Weights"
+            )
         return
     if schedule.finish is SplitK.CLUSTER:
         launches.add([f"{call}, {whole});"], tiles * splits, "kernel", 1, *more, (), maps, splits)
@@ -209,7 +216,7 @@ def _launch(
         counters = launches.counters(tiles, played)
         drawing = f"const DrawingBlock own{{block, workspace, {counters}}};"
         lines = [drawing, f"{call.replace('(block', '(own', 1)}, {whole});"]
-        launches.add(lines, tiles, "kernel", splits, *more, played=played)
+        launches.add(lines, tiles, "kernel", splits, *more, mode=played)
         if sums:
             return
         played = LaunchMode.JOINED
@@ -226,7 +233,7 @@ def _launch(
         launches.add(second, sums.across, "finish", sums.parts, FEW_THREADS, resident)
         return
     lines, blocks, part = second_launch(problem, splits, whole, ascending=draws)
-    launches.add(lines, blocks, part, threads=FEW_THREADS, played=played)
+    launches.add(lines, blocks, part, threads=FEW_THREADS, mode=played)
 
 
 def _values(epilogue: Epilogue, partial: Sequence[str] = ()) -> str:

@@ -6,7 +6,8 @@ from __future__ import annotations
 from graphc.ir import Graph
 from graphc.kernels.cuda.contract.column_sums import ColumnSums
 from graphc.kernels.cuda.contract.contract import Problem
-from graphc.kernels.cuda.shared.kernel_source import index_type, loads_apart, wrapped
+from graphc.kernels.cuda.shared.kernel_source import index_type, wrapped
+from graphc.kernels.cuda.shared.load_functors import split_loads
 from graphc.kernels.cuda.shared.runs import RUN, Runs, runs_of
 from graphc.kernels.program.access import AffineIndex, Domain
 from graphc.kernels.program.body.statement import Address, Call, Load, RegisterProgram, Store
@@ -52,7 +53,7 @@ def functor(
     runs = None if apart else runs_of_sums(problem, epilogue, tails=sums is None)
     one, several, fields = [], [], []
     if runs is not None:
-        added = sums.added(epilogue.wanted) if sums else ()
+        added = sums.added(epilogue.live_out) if sums else ()
         given, vectors = f"const {element} sum = sums.at[step];", "columns" if runs.vectors else ""
         text = runs.lines(indices, index, define, given, added, vectors)
         taken = [f"const Run<{element}, {RUN}>& sums", *(["Results& results"] if sums else ())]
@@ -75,7 +76,7 @@ def functor(
     else:
         program, unpacked = merged.program, list[str]()
         if apart:
-            first, program = loads_apart(program)
+            first, program = split_loads(program)
             results = [r for s in first.statements for r in s.results]
             names = ", ".join(r.name for r in results)
             fields = [

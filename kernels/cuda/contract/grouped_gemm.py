@@ -28,12 +28,12 @@ from graphc.kernels.cuda.shared.kernel_source import (
     SHARED_BYTES,
     THREADS,
     entry,
-    included,
+    in_namespace,
+    include_lines,
     launch_bounds,
-    part_space,
+    part_namespace,
     provenance,
     symbol_of,
-    within,
     wrapped,
 )
 from graphc.kernels.program.kernel import GridLaunch, Kernel, moved_bytes
@@ -62,11 +62,13 @@ def lower_group(node: KernelNode) -> Kernel:
     names = [*numbers.values(), *(["workspace"] if workspace else [])]
     launched = _launches(node, members, limit)
     functions = ["\n".join(_function(names, *each)) for each in launched]
-    headers = dict.fromkeys(h for k in kernels if k.parts for h in k.parts.headers)
+    headers = dict.fromkeys(
+        h for k in kernels if k.device_functions for h in k.device_functions.headers
+    )
     text = [
-        f"{provenance(node)}\n{included(list(headers))}\n\n{DYNAMIC}",
-        *(part_space(k, k.launches[-1]) for k in kernels),
-        within(f"graphc::{symbol_of(node, 'text')}", "\n\n".join(functions)),
+        f"{provenance(node)}\n{include_lines(list(headers))}\n\n{DYNAMIC}",
+        *(part_namespace(k, k.launches[-1]) for k in kernels),
+        in_namespace(f"graphc::{symbol_of(node, 'text')}", "\n\n".join(functions)),
     ]
     return Kernel(
         node.op.kernel,
@@ -111,8 +113,8 @@ def members_of(nodes: Sequence[KernelNode]) -> list[Kernel]:
 
 def _threads(kernel: Kernel, number: int = 0) -> int:
     """Those of a launch that a multiprocessor shall hold at least, which bounds their registers."""
-    assert kernel.parts is not None, f"{kernel.name} can be a part"
-    threads, resident = kernel.launches[number].block[0], kernel.parts.resident[number]
+    assert kernel.device_functions is not None, f"{kernel.name} can be a part"
+    threads, resident = kernel.launches[number].block[0], kernel.device_functions.resident[number]
     return threads * resident or max(threads, THREADS * RESIDENT)
 
 

@@ -1,4 +1,4 @@
-"""The gradient of a gather for index.cuh: a body of one take_grad."""
+"""Lower the gradient of a gather to index.cuh: a body of one take_grad."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from graphc.ops.indexing import TakeGrad
 from graphc.ops.pointwise.logic import C_TYPES
 
 SCANNED = 1 << 23
-"""Indices that all warps together may look at before it takes less time to sort them."""
+"""The most index reads of all warps together for which scanning is faster than sorting."""
 
 
 def lower_index(node: KernelNode) -> Kernel:
-    """The kernel of a fused node around a take_grad; every value is row-major."""
+    """The kernel of a fused node with a take_grad; every value is row-major."""
     (gather, op), body = only_node(node, TakeGrad), node.body
     (indices, dy), table = gather.inputs, gather.output
     axis = op.axis

@@ -1,4 +1,4 @@
-"""The functors of kernels whose elements have places named by data: what they read and write."""
+"""Print functors of kernels whose elements have positions given by data."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from graphc.ir import Graph, Value
 from graphc.kernels.cuda.reduce.reduce import plain_address
-from graphc.kernels.cuda.shared.kernel_source import constant_arrays, decomposed, index_type
+from graphc.kernels.cuda.shared.kernel_source import constant_arrays, delinearize, index_type
 from graphc.kernels.cuda.shared.runs import aligned
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.body.expression import BodyWriter
@@ -16,11 +16,12 @@ from graphc.kernels.program.pieces import element_at
 from graphc.ops.pointwise.logic import C_TYPES
 
 Indices = Mapping[str, Sequence[int]]
-"""The extents that each linear index of a functor stands for, in the order of a value's axes."""
+"""For each linear index of a functor, the extents that it covers, in the order of a value's
+axes."""
 
 
 def split_axes(value: Value, axis: int, middle: int) -> Indices:
-    """The extents that each of the three linear indices of a value stands for."""
+    """The extents that each of a value's three linear indices covers."""
     shape = value.type.shape
     return {
         "before": shape[:axis],
@@ -30,7 +31,7 @@ def split_axes(value: Value, axis: int, middle: int) -> Indices:
 
 
 class FunctorText:
-    """The bodies of the functors, and the constants that they read."""
+    """Prints the bodies of functors and collects the constants that they read."""
 
     def __init__(self, body: Graph, pointers: Mapping[Value, str], names: Identifiers) -> None:
         self.pointers = pointers
@@ -49,7 +50,7 @@ class FunctorText:
         return self._lines(self._writing(value), indices)
 
     def read_run(self, value: Value, indices: Indices, length: int) -> list[str]:
-        """Statements that return a run of `length` neighbours; of none that `runs` denies."""
+        """Statements that return a run of `length` neighbours, if `runs` allows it."""
         program, register = self._reading(value)
         kind = f"Run<{C_TYPES[value.type.dtype]}, {length}>"
         if length == 1:
@@ -68,7 +69,8 @@ class FunctorText:
         return [*lines, f"      *reinterpret_cast<Run<{dtype}, {length}>*>({place}) = sums;"]
 
     def runs(self, read: Value, written: Value, length: int) -> bool:
-        """Whether elements are only moved, in whole aligned runs along the last axis of both."""
+        """Whether elements are only moved, in whole aligned runs along the last axis of both
+        values."""
         return all(
             self._moves(program, value, length)
             for program, value in (
@@ -92,14 +94,14 @@ class FunctorText:
     def _reading(self, value: Value) -> tuple[RegisterProgram, str]:
         walk = self._walk(value)
         register = walk.value(value, walk.domain.identity())
-        return walk.taken(), register
+        return walk.flush(), register
 
     def _writing(self, value: Value) -> RegisterProgram:
         walk = self._walk(value)
         places = walk.domain.identity()
-        walk.give(value, places, "sum")
+        walk.bind(value, places, "sum")
         walk.store_all([element_at(v, places) for v in self._body.outputs])
-        return walk.taken()
+        return walk.flush()
 
     def _lines(self, program: RegisterProgram, indices: Indices) -> list[str]:
         self.constants += constant_arrays(program)
@@ -107,7 +109,7 @@ class FunctorText:
         return [f"      {line}" for line in (*split, *program.lines(names, "1"))]
 
     def _place(self, program: RegisterProgram, indices: Indices) -> tuple[list[str], str]:
-        """The definitions of the indices, and the address, of the program's only access."""
+        """Definitions of the indices, and the address, for the program's only access."""
         address = plain_address(program.statements[0], self._values)
         assert address is not None and address.access is not None
         split, names = self._split(program, indices)
@@ -121,5 +123,5 @@ class FunctorText:
         split: list[str] = []
         for whole, extents in indices.items():
             mine = [f"{whole}{d}" for d in range(len(extents))]
-            split += decomposed(whole, mine, extents, self._index, used)
+            split += delinearize(whole, mine, extents, self._index, used)
         return split, names

@@ -1,4 +1,4 @@
-"""Scattered elements for scatter.cuh."""
+"""Lower scatter to scatter.cuh."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphc.ops.scatter import Scatter
 
 
 def lower_scatter(node: KernelNode) -> Kernel:
-    """The kernel of a body of one scatter; every value is row-major."""
+    """The kernel of a body with one scatter; every value is row-major."""
     inner, op = only_node(node, Scatter)
     (x, indices, elements), output = inner.inputs, inner.output
     body = node.body

@@ -1,5 +1,8 @@
-"""The gradient of a gather by many indices for index.cuh: they are sorted, then each row of the
-table adds its segment, in ascending order of the elements' places."""
+"""Lower the gradient of a gather with many indices to index.cuh.
+
+The indices are sorted, then each row of the table sums its segment in ascending order of the
+elements' positions.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +19,17 @@ from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
 
 ENTRY_BYTES = 8
-"""Of an index with its place."""
+"""Bytes of an index with its position."""
 TILE = 1024
 """Entries that a block sorts. Larger tiles wait longer for shared memory than a merge takes."""
 TOGETHER = 32
-"""Rows of the table that a block adds up at most."""
+"""The most table rows that a block sums."""
 STRIPS = 8
-"""Strips of a row, each a run for each lane of a warp, that a block adds up at most."""
+"""The most strips of a row that a block sums, each with a run per lane of a warp."""
 
 
 def lower_segments(node: KernelNode, gather: Node, axis: int) -> Kernel:
-    """The kernel of the take_grad `gather` along `axis`, which `node` is around."""
+    """The kernel of the take_grad `gather` along `axis` in the fused `node`."""
     (indices, dy), table = gather.inputs, gather.output
     names = Identifiers()
     text = FunctorText(node.body, names.pointers(node.body), names)
@@ -83,7 +86,7 @@ def lower_segments(node: KernelNode, gather: Node, axis: int) -> Kernel:
 
 
 def _sharing(before: int, extent: int, strips: int) -> tuple[int, int]:
-    """How many rows, and strips of them, are a block's: few enough that there are many blocks."""
+    """Rows and strips per block, few enough that there are many blocks."""
     together, own = min(TOGETHER, extent), min(STRIPS, strips)
     while together * own > THREADS // 32:
         if before * -(-extent // together) * -(-strips // own) >= BLOCKS:

@@ -1,1 +1,1 @@
-"""Launches that play several kernels cooperatively, and the shared memory that they keep."""
+"""Cooperative launches that run several kernels, with rows kept in shared memory."""

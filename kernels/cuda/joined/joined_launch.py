@@ -1,9 +1,9 @@
-"""The text of joined launches, which are cooperative: the launches of several kernels as parts.
+"""Print joined launches: cooperative launches that run the launches of several kernels as parts.
 
-Each part is the device function that the kernel's text has for it (`Kernel.parts`). The blocks of
-the launch play its blocks in turn, by their first threads, and wait for each other (`grid_barrier`)
-where a part reads what others wrote. No pointer is `__restrict__`: what other blocks write within
-the launch must not be read through a cache that does not see it.
+Each part is a device function from the kernel's text (`Kernel.device_functions`). The blocks of the
+joined launch run the part's blocks in turn, with as many threads as these have, and all blocks wait
+for each other (`grid_barrier`) where a part reads what others wrote. No pointer is `__restrict__`:
+the read-only cache would miss what other blocks write within the launch.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from graphc.kernels.cuda.shared.kernel_source import (
     DYNAMIC,
     SHARED_BYTES,
     entry,
-    included,
-    part_space,
-    within,
+    in_namespace,
+    include_lines,
+    part_namespace,
     wrapped,
 )
 from graphc.kernels.program.joined import (
@@ -37,6 +37,7 @@ from graphc.kernels.program.kernel import GridLaunch, Kernel
 
 
 def place_text(place: ArgumentAddress) -> str:
+    """The C++ expression of an address."""
     terms = [f" + {place.offset}ll"] if place.offset else []
     terms += [
         f" + {f't{n}' if period >= count else f't{n} % {period}'} * {stride}ll"
@@ -47,30 +48,37 @@ def place_text(place: ArgumentAddress) -> str:
 
 
 def joined_kernel(name: str, parts: Sequence[JoinedStep], arguments: int) -> Kernel:
-    """The kernel that plays `parts` and takes so many addresses. Its one launch has as many blocks
-    as can have something to do at once; fewer do as well. Kernels of one text share functions."""
+    """The kernel that runs `parts` and takes `arguments` addresses.
+
+    Its one launch has as many blocks as can be busy at once; it also works with fewer. Kernels of
+    equal text share functions.
+    """
     played = {p.kernel.name: p.kernel for p in _flat(parts) if p.kernel}
     firsts: dict[str, Kernel] = {}
-    shared = {name: firsts.setdefault(k.canonical_parts, k) for name, k in played.items()}
+    shared = {
+        name: firsts.setdefault(k.canonical_device_functions, k) for name, k in played.items()
+    }
     kernels = {kernel.name: kernel for kernel in firsts.values()}
-    headers = dict.fromkeys(h for k in kernels.values() if k.parts for h in k.parts.headers)
-    if any(isinstance(part, JoinedLoop) and part.near for part in parts):
+    headers = dict.fromkeys(
+        h for k in kernels.values() if k.device_functions for h in k.device_functions.headers
+    )
+    if any(isinstance(part, JoinedLoop) and part.staged_rows for part in parts):
         headers["joined/shared_staging"] = None
     symbol = f"{name}_joined"
-    lines, most = _JoinedText(shared).written(parts, 0)
-    holding = [p.holds for p in parts if isinstance(p, JoinedLoop) and p.holds]
-    multiples = (p.kernel.joined[p.launch].multiple for p in holding if p.kernel)
-    alone = any(p.kernel.fills for p in holding if p.kernel)
+    lines, most = _JoinedText(shared).statements(parts, 0)
+    holding = [p.resident_part for p in parts if isinstance(p, JoinedLoop) and p.resident_part]
+    multiples = (p.kernel.joined_launches[p.launch].multiple for p in holding if p.kernel)
+    alone = any(p.kernel.fills_multiprocessor for p in holding if p.kernel)
     bounds = f"__launch_bounds__({THREADS}, {1 if alone else RESIDENT})"
-    spaces = [part_space(k, k.joined[-1]) for k in kernels.values()]
+    spaces = [part_namespace(k, k.joined_launches[-1]) for k in kernels.values()]
     parameters = [f"unsigned char* p{i}" for i in range(arguments)]
     function = entry(symbol, bounds, parameters, lines)
     body = "\n".join(["__device__ unsigned joined_word;", "", *function])
     text = [
         f"// {name}: {', '.join(kernels)}",
-        f"{included(list(headers) or ['shared/memory'])}\n\n{DYNAMIC}",
+        f"{include_lines(list(headers) or ['shared/memory'])}\n\n{DYNAMIC}",
         *spaces,
-        within("graphc", body),
+        in_namespace("graphc", body),
     ]
     multiple = math.lcm(*multiples)
     launch = GridLaunch(symbol, (most, 1, 1), (THREADS, 1, 1), SHARED_BYTES, multiple=multiple)
@@ -81,6 +89,7 @@ def joined_kernel(name: str, parts: Sequence[JoinedStep], arguments: int) -> Ker
 
 
 def _flat(parts: Sequence[JoinedStep]) -> list[JoinedPart]:
+    """All parts, those of loops included."""
     found: list[JoinedPart] = []
     for part in parts:
         found += [part] if isinstance(part, JoinedPart) else _flat(part.parts)
@@ -88,83 +97,99 @@ def _flat(parts: Sequence[JoinedStep]) -> list[JoinedPart]:
 
 
 class _JoinedText:
-    """Statements, and how many blocks have been given parts since all waited. In the place of a
-    kernel, by its name, the functions of a `shared` one are called."""
+    """Prints the statements of parts.
+
+    It counts the blocks that have got parts since the last barrier, to give each part blocks of its
+    own. Kernels call the functions of their `shared` equivalent.
+    """
 
     def __init__(self, shared: Mapping[str, Kernel]) -> None:
         self.shared = shared
         self.first = self.most = 0
-        self.holds: JoinedPart | None = None
+        self.resident: JoinedPart | None = None
 
-    def written(self, parts: Sequence[JoinedStep], depth: int) -> tuple[list[str], int]:
-        """The statements of parts within so many loops, and the most blocks between two waits."""
+    def statements(self, parts: Sequence[JoinedStep], depth: int) -> tuple[list[str], int]:
+        """The statements of `parts` within `depth` loops, and the most blocks busy between two
+        barriers."""
         lines: list[str] = []
         for part in parts:
             if isinstance(part, JoinedLoop):
                 lines += self.wait() if part.waits else []
-                loop = self.loop(part, depth) if part.near is None else self.near(part, part.near)
-                if part.holds:
-                    loop = ["{", *(f"  {x}" for x in (*self.hold(part.holds), *loop)), "}"]
+                loop = (
+                    self.loop(part, depth)
+                    if part.staged_rows is None
+                    else self.staged_loop(part, part.staged_rows)
+                )
+                if part.resident_part:
+                    loop = [
+                        "{",
+                        *(f"  {x}" for x in (*self.load_resident(part.resident_part), *loop)),
+                        "}",
+                    ]
                 lines += loop
             else:
                 lines += self.part(part, depth)
         return lines, self.most
 
     def loop(self, repeat: JoinedLoop, depth: int) -> list[str]:
-        self.holds = repeat.holds
-        inner, _ = self.written(repeat.parts, depth + 1)
-        self.holds = None
+        """A loop over parts."""
+        self.resident = repeat.resident_part
+        inner, _ = self.statements(repeat.parts, depth + 1)
+        self.resident = None
         head = f"for (int t{depth} = 0; t{depth} < {repeat.count}; t{depth}++) {{"
         return ["#pragma unroll 1", head, *(f"  {x}" for x in inner), "}"]
 
-    def near(self, repeat: JoinedLoop, near: StagedRows) -> list[str]:
-        """A loop of parts of one grid, which each block goes through by itself."""
-        shared, calls = SHARED_BYTES - near.nbytes, []
-        for part, places in zip(repeat.parts, near.places, strict=True):
+    def staged_loop(self, repeat: JoinedLoop, staged: StagedRows) -> list[str]:
+        """A loop over parts of one grid, which each block runs independently with rows in shared
+        memory."""
+        shared, calls = SHARED_BYTES - staged.nbytes, []
+        for part, places in zip(repeat.parts, staged.places, strict=True):
             assert isinstance(part, JoinedPart) and part.kernel, (
                 "a part of a kernel, whose rows are near"
             )
-            call = self.call(part.kernel, part, part is repeat.holds, places)
-            settings = f"<{part.kernel.joined[part.launch].block[0]}, {shared}>"
+            call = self.call(part.kernel, part, part is repeat.resident_part, places)
+            settings = f"<{part.kernel.joined_launches[part.launch].block[0]}, {shared}>"
             calls.append([call[0].replace("play(", f"near.play{settings}(", 1), *call[1:]])
-        self.first = max(self.first, near.blocks)
+        self.first = max(self.first, staged.blocks)
         self.most = max(self.most, self.first)
-        return loop_text(near, repeat.count, "t0", shared, calls)
+        return loop_text(staged, repeat.count, "t0", shared, calls)
 
     def part(self, part: JoinedPart, depth: int) -> list[str]:
+        """A part, with the barrier before it."""
         lines = []
         if part.waits:
             lines += self.wait()
-        elif self.first or part.own:
+        elif self.first or part.owns_rows:
             lines.append("__syncthreads();")
-        holds = part is self.holds
+        holds = part is self.resident
         call = _copy(part) if part.kernel is None else self.call(part.kernel, part, holds)
-        if part.plays:
-            t, (first, count) = f"t{depth - 1}", part.plays
+        if part.iterations:
+            t, (first, count) = f"t{depth - 1}", part.iterations
             call[0] = f"if ({t} >= {first} && {t} < {first + count}) {call[0]}"
-        threads = part.kernel.joined[part.launch].block[0] if part.kernel else THREADS
+        threads = part.kernel.joined_launches[part.launch].block[0] if part.kernel else THREADS
         x, y = part.grid
         settings = f"<{threads}, {SHARED_BYTES}, {x}, {y}>"
-        alone = part.own or part.blocks == 1  # the block is the same for each such part
+        alone = part.owns_rows or part.blocks == 1  # the block is the same for each such part
         call[0] = call[0].replace("play(", f"play{settings}({0 if alone else self.first}, ", 1)
-        self.first = max(self.first, part.blocks) if part.own else self.first + part.blocks
+        self.first = max(self.first, part.blocks) if part.owns_rows else self.first + part.blocks
         self.most = max(self.most, self.first)
         return [*lines, *call]
 
     def wait(self) -> list[str]:
-        """All blocks wait for each other, so that the next part may begin at any."""
+        """A barrier of all blocks, after which the next part may begin at any block."""
         self.first = 0
         return ["grid_barrier(&joined_word);"]
 
-    def hold(self, part: JoinedPart) -> list[str]:
+    def load_resident(self, part: JoinedPart) -> list[str]:
+        """The statements that load a part's resident operand before its loop."""
         assert part.kernel is not None, "a copy holds nothing"
         kernel = self.shared[part.kernel.name]
-        function = f"{kernel.name}_part::{kernel.joined[part.launch].symbol}_hold("
+        function = f"{kernel.name}_part::{kernel.joined_launches[part.launch].symbol}_hold("
         # What it reads is the same in all iterations; of the others it gets the first one's.
         places = [
             "held",
             "blockIdx.x",
-            *(place_text(replace(place, moves=())) for place in part.places),
+            *(place_text(replace(place, moves=())) for place in part.addresses),
         ]
         return [f"{kernel.name}_part::Held held;", *wrapped(function, places, ");")]
 
@@ -172,18 +197,19 @@ class _JoinedText:
         self,
         kernel: Kernel,
         part: JoinedPart,
-        holds: bool = False,
-        near: Sequence[StagedPlace | None] = (),
+        resident: bool = False,
+        staged: Sequence[StagedPlace | None] = (),
     ) -> list[str]:
+        """The call of a part's device function."""
         kernel = self.shared[kernel.name]
-        symbol = kernel.joined[part.launch].symbol
-        block = "HoldingBlock(block, held)" if holds else "block"
-        found = near or [None] * len(part.places)
+        symbol = kernel.joined_launches[part.launch].symbol
+        block = "HoldingBlock(block, held)" if resident else "block"
+        found = staged or [None] * len(part.addresses)
         places = [
             place_text(place) if line is None else staged_text(line, "t0")
-            for place, line in zip(part.places, found, strict=True)
+            for place, line in zip(part.addresses, found, strict=True)
         ]
-        places = [f"NearBlock({block})" if near else block, *places]
+        places = [f"NearBlock({block})" if staged else block, *places]
         return [
             "play(dynamic_shared, [&](const auto& block) {",
             *(f"  {x}" for x in wrapped(f"{kernel.name}_part::{symbol}(", places, ");")),
@@ -192,7 +218,7 @@ class _JoinedText:
 
 
 def _copy(part: JoinedPart) -> list[str]:
-    source, target = map(place_text, part.places)
+    source, target = map(place_text, part.addresses)
     size = COPIED_AT_ONCE if part.aligned else 1
     return [
         "play(dynamic_shared, [&](const auto& block) {",

@@ -1,4 +1,4 @@
-"""The text of a joined launch's loop whose blocks keep their rows in shared memory."""
+"""Print a joined launch's loop whose blocks keep their rows in shared memory."""
 
 from __future__ import annotations
 
@@ -8,30 +8,33 @@ from graphc.kernels.program.joined import StagedLine, StagedPlace, StagedRows, S
 
 
 def line_text(line: StagedLine) -> str:
-    apart = 0 if line.whole else line.nbytes
+    """The C++ initializer of a line."""
+    apart = 0 if line.replicated else line.nbytes
     numbers = f"p{line.argument}, {line.step}, {line.nbytes}, {apart}, {line.slot}"
     return f"{{Moves::{line.moves.value}, {numbers}}}"
 
 
 def staged_text(place: StagedPlace, t: str) -> str:
-    """Where a part finds its block's share in iteration `t`."""
-    if place.whole:
+    """The C++ expression of a block's share in iteration `t`."""
+    if place.replicated:
         return f"near.whole({place.slot}, {place.nbytes})"
-    return f"near.line({place.slot}, {place.nbytes}, {t}{' + 1' * place.late})"
+    return f"near.line({place.slot}, {place.nbytes}, {t}{' + 1' * place.previous})"
 
 
 def loop_text(
-    near: StagedRows, count: int, t: str, shared: int, calls: Sequence[Sequence[str]]
+    staged: StagedRows, count: int, t: str, shared: int, calls: Sequence[Sequence[str]]
 ) -> list[str]:
-    """The loop over `t` of which `calls` are the parts' statements; `shared` bytes of shared memory
-    are the parts', and the lines lie behind them."""
-    ahead, behind = (near.sixteens(moves) for moves in (StagingTime.AHEAD, StagingTime.BEHIND))
-    lines = [f"    {line_text(line)}," for line in near.lines]
+    """The loop over `t` around `calls`, the statements of each part. `shared` bytes of shared
+    memory belong to the parts; the lines follow."""
+    ahead, behind = (
+        staged.vector_count(moves) for moves in (StagingTime.AHEAD, StagingTime.BEHIND)
+    )
+    lines = [f"    {line_text(line)}," for line in staged.lines]
     body: list[str] = []
     for call in calls:
         body += [*(["__syncthreads();"] if body else []), *call]
     return [
-        f"play<256, {shared}, {near.blocks}, 1>(0, dynamic_shared, [&](const auto& own) {{",
+        f"play<256, {shared}, {staged.blocks}, 1>(0, dynamic_shared, [&](const auto& own) {{",
         "  const Line lines[] = {",
         *lines,
         "  };",

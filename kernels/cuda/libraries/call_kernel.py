@@ -1,4 +1,4 @@
-"""Kernels whose launch is a call of a library."""
+"""Kernels whose launch is a library call."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from graphc.ops.fused import KernelNode
 
 
 def call_of(node: Node) -> Call | None:
-    """What a library can be asked for in place of a node's kernel, if it can."""
+    """The library call that can replace a node's kernel; None if there is none."""
     return product_of(node) or convolution_of(node)
 
 
-def call_kernel(node: KernelNode, call: Call, library: str, rank: int, room: int) -> Kernel:
-    """The kernel whose launch is a call of the `library`, by the algorithm that its heuristic puts
-    at place `rank`, which takes so many bytes of workspace."""
+def call_kernel(node: KernelNode, call: Call, library: str, rank: int, workspace: int) -> Kernel:
+    """The kernel that calls `library` with the algorithm of this `rank` in its heuristic's
+    proposals, which takes `workspace` bytes."""
     names = [f"%{v.name}" for v in (*node.body.inputs, *node.body.outputs)]
-    described = f"{library}, algorithm {rank + 1} of its heuristic, {room} bytes of workspace"
+    described = f"{library}, algorithm {rank + 1} of its heuristic, {workspace} bytes of workspace"
     lines = [f"// {described}:", *(f"//   {line}" for line in call.text(names).splitlines())]
     return Kernel(
         node.op.kernel,
         node.op.template,
         "\n".join([provenance(node), *lines, ""]),
         phases=(),
-        workspace=room,
+        workspace=workspace,
         flops=contraction_nest(node.body, lanes=False).flops,
         bytes=moved_bytes(node),
         gaps=gaps_of(node),

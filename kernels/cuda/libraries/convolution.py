@@ -1,9 +1,8 @@
-"""Find fused contractions that are convolutions, or gradients of one, which a library can compute
+"""Find fused contractions that are convolutions, or gradients of one, that a library can compute
 whole.
 
-A library is asked for the sums of a convolution of two operands that lie in memory, in the layouts
-that they have there, and for what is made of them by steps of `STEPS`, some of which are stored.
-What a body does besides keeps it to kernels of our own.
+A library gets a convolution of two operands as they lie in memory, with an epilogue of `STEPS`,
+some of whose results are stored. Any other body uses a generated kernel.
 """
 
 from __future__ import annotations
@@ -16,15 +15,16 @@ from graphc.ops.convolution import Conv2d, Conv2dDgrad, Conv2dWgrad
 from graphc.ops.fused import KernelNode
 
 ELEMENTS = {"f32", "f16", "bf16"}
-"""The dtypes of operands and results."""
+"""Dtypes of operands and results."""
 STEPS = ("add", "relu", "relu_grad", "cast")
-"""The ops that an epilogue may have."""
+"""Ops that an epilogue may have."""
 READS = ("widen", "read_tf32")
-"""Those by which operands may be read."""
+"""Ops that convert operands as they are read."""
 
 
 def convolution_of(node: Node) -> Convolution | None:
-    """The convolution that a fused contraction is; None if it is more, or lies otherwise."""
+    """The convolution that a fused contraction is; None if it has more, or an unsupported
+    layout."""
     if not isinstance(node, KernelNode) or node.op.template != "contract":
         return None
     body = node.body
@@ -89,13 +89,13 @@ class _Tensors:
         return {x.dtype for x in self.found}
 
     def read(self, value: Value) -> None:
-        """Add an input as it lies."""
+        """Add an input with its layout."""
         kind = value.type
         place = self._body.inputs.index(value)
         self._add(value, CallTensor(place, kind.shape, kind.strides, kind.dtype))
 
     def make(self, node: Node) -> int:
-        """Add what a node makes, which is stored if it is an output."""
+        """Add the result of a node, which is stored if it is an output; returns its number."""
         made, outputs = node.output, self._body.outputs
         stored = self._narrow.get(made, made)
         kind, place = stored.type, None
@@ -107,7 +107,7 @@ class _Tensors:
         return self._add(stored, CallTensor(place, kind.shape, kind.strides, stored.type.dtype))
 
     def step(self, node: Node) -> PointwiseStep | None:
-        """The step that a node is; None if it is none."""
+        """The epilogue step that a node is; None if it is none."""
         if node.op.name not in STEPS:
             return None
         places = [self._operand(v) for v in node.inputs]
@@ -117,8 +117,8 @@ class _Tensors:
         return PointwiseStep(node.op.name, inputs, self.make(node))
 
     def _operand(self, value: Value) -> int | None:
-        """The number of a tensor that a step reads; None for what is neither made nor an input, or
-        one of a single axis with axes of one element around it."""
+        """The number of a tensor that a step reads. None if it is neither computed nor an input, or
+        if it is a single axis broadcast between axes of one element."""
         if value in self._numbers:
             return self._numbers[value]
         if value in self._body.inputs:
@@ -141,7 +141,7 @@ class _Tensors:
 
 
 def _read(body: Graph, value: Value) -> tuple[Value | None, str]:
-    """The input that an operand is, if it is one, and the op by which it is read."""
+    """The input that an operand is, if it is one, and the op that converts it."""
     maker = next((n for n in body.nodes if value in n.outputs), None)
     by = maker.op.name if maker is not None else ""
     source = maker.inputs[0] if maker is not None and by in READS else value
@@ -149,13 +149,13 @@ def _read(body: Graph, value: Value) -> tuple[Value | None, str]:
 
 
 def _dense(x: CallTensor) -> bool:
-    """Whether there is nothing between its elements, which libraries ask of weights."""
+    """Whether its elements are contiguous, as libraries require of weights."""
     return math.prod(x.shape) == 1 + sum(
         s * (n - 1) for s, n in zip(x.strides, x.shape, strict=True)
     )
 
 
 def _lies(value: Value) -> bool:
-    """Whether it has strides: it is row-major, or one block holds the axis with lanes."""
+    """Whether its layout has strides: it is row-major, or one block holds the axis in lanes."""
     layout = value.type.layout
     return layout.axis is None or layout.in_one_block(value.type.shape)

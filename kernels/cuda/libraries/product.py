@@ -1,7 +1,7 @@
-"""Find fused contractions that are plain matrix products, as libraries have them.
+"""Find fused contractions that are plain matrix products for a library.
 
-A library is asked for d = a b, or relu(a b + bias) with either of the two, of matrices whose rows
-or columns lie one after another. What a body does besides keeps it to kernels of our own.
+A library gets d = a b or relu(a b + bias), with either part optional, of matrices whose rows or
+columns are contiguous. Any other body uses a generated kernel.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from graphc.kernels.program.nest import Read, contraction_nest
 from graphc.ops.fused import KernelNode
 
 ELEMENTS = ("f32", "f16", "bf16")
-"""The dtypes of operands and results."""
+"""Dtypes of operands and results."""
 
 
 def product_of(node: Node) -> Product | None:
-    """The product that a fused contraction is; None if it is more, or lies otherwise."""
+    """The product that a fused contraction is; None if it has more, or an unsupported layout."""
     if not isinstance(node, KernelNode) or node.op.template != "contract":
         return None
     body = node.body
@@ -57,8 +57,8 @@ def product_of(node: Node) -> Product | None:
 
 
 def _rest(body: Graph) -> tuple[Value | None, bool] | None:
-    """What follows the sums: the bias that is added, and whether a relu comes behind it. None for
-    more than that, or in another order."""
+    """The bias that is added to the sums and whether a relu follows; None if the epilogue has more
+    or another order."""
     nest = contraction_nest(body, lanes=False)
     sums = nest.node.output
     if len(body.outputs) != 1:
@@ -87,7 +87,7 @@ def _rest(body: Graph) -> tuple[Value | None, bool] | None:
 def _matrix(
     problem: Problem, read: Read, rows: tuple[int, ...], columns: tuple[int, ...]
 ) -> CallMatrix | None:
-    """An operand, one of whose strides is 1."""
+    """An operand as a matrix; None unless one of its strides is 1."""
     if read.offset or read.borders or read.quotients or read.rounded or read.lanes is not None:
         return None
     places = [_merged(problem, axes, read.strides) for axes in (problem.batch, rows, columns)]
@@ -102,8 +102,8 @@ def _matrix(
 
 
 def _merged(problem: Problem, axes: Sequence[int], strides: Sequence[int]) -> int | None:
-    """The stride of neighbouring axes that are one to whoever steps through them; 0 for no axis
-    of more than one index, None if they are several."""
+    """The stride of neighbouring `axes` that can be stepped through as one; 0 without an axis of
+    more than one index, None if they cannot be merged."""
     wide = [i for i in axes if problem.nest.axes[i].extent > 1]
     for outer, inner in pairwise(wide):
         if strides[outer] != strides[inner] * problem.nest.axes[inner].extent:
@@ -112,7 +112,7 @@ def _merged(problem: Problem, axes: Sequence[int], strides: Sequence[int]) -> in
 
 
 def _along_columns(problem: Problem, bias: Value, out: Value) -> bool:
-    """Whether a column of sums has an element of `bias`, one after another."""
+    """Whether each column of sums has one element of `bias`, contiguously."""
     if bias.type.layout != ROW_MAJOR:
         return False
     shape = (1,) * (out.type.rank - bias.type.rank) + bias.type.shape

@@ -1,8 +1,8 @@
-"""Pointwise bodies that read images with their channels last and store one row-major, as a pooling
-does before what takes all features of an image.
+"""Pointwise bodies that read images with channels last and store one row-major, such as a pooling
+before a layer over all features of an image.
 
-A block has an image. Its threads go through runs of channels of a pixel, as they are read; what is
-stored row-major stays in shared memory until all is there, and leaves in runs as it lies.
+A block has an image. Its threads read runs of channels of a pixel; what is stored row-major waits
+in shared memory until it is complete and then leaves in contiguous runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from graphc.kernels.cuda.shared.kernel_source import (
     BLOCKS,
     SHARED_BYTES,
     THREADS,
-    decomposed,
+    delinearize,
     index_type,
 )
 from graphc.kernels.cuda.shared.loop_printer import run_lines, statements_of
@@ -37,33 +37,35 @@ from graphc.kernels.program.parts import PointwiseNest, make_pointwise_nest
 from graphc.ops.pointwise.logic import C_TYPES
 
 ORDER = (0, 2, 3, 1)
-"""The axes of an image as those with their channels last lie."""
+"""The axes of an image in channels-last order."""
 NAMES = ["i0", "i1", "i2", "i3"]
-"""The indices along them."""
+"""The names of the indices along them."""
 WAITING = "waiting"
-"""The shared memory of what is stored row-major."""
+"""The name of the shared memory that holds what is stored row-major."""
 SHORTEST = 16
-"""Elements side by side, in one of both orders, from which on this is worth a barrier."""
+"""Contiguous elements, in either order, from which the transposition is worth a barrier."""
 MOST_RUNS = 4
-"""Of a thread, where images are not as many as multiprocessors."""
+"""The most runs per thread, if there are fewer images than multiprocessors."""
 
 
 @dataclass(frozen=True)
 class NhwcToNchw:
-    """`nest` has a block for each image of `part`, in which `value` waits in shared memory."""
+    """A pointwise nest whose output `value` is transposed in shared memory."""
 
     part: PointwiseNest
+    """The nest over all elements."""
     nest: Nest
+    """Its schedule: a block for each image."""
     value: Value
 
     @property
     def images(self) -> int:
-        """Each the work of a block."""
+        """Images, one per block."""
         return self.part.domain.extents[0]
 
     @property
     def threads(self) -> int:
-        """Of a block: whole warps for all runs of an image."""
+        """Threads of a block: whole warps for all runs of an image."""
         return min(THREADS, -(-self._pixels * self._runs // 32) * 32)
 
     @property
@@ -93,13 +95,13 @@ class NhwcToNchw:
 
     @property
     def _runs(self) -> int:
-        """Of a pixel's channels, the last of which may be a part of one."""
+        """Runs of a pixel's channels; the last may be partial."""
         return -(-self.part.domain.extents[3] // RUN)
 
     def _index_lines(self) -> list[str]:
         """The row and the column of a pixel, where they are used."""
         extents, used = self.part.domain.extents, self.part.program.used(NAMES)
-        return decomposed("pixel", NAMES[1:3], extents[1:3], "int", used)
+        return delinearize("pixel", NAMES[1:3], extents[1:3], "int", used)
 
 
 def _functor(indices: Sequence[str], body: Sequence[str], end: str) -> list[str]:
@@ -115,8 +117,11 @@ def _functor(indices: Sequence[str], body: Sequence[str], end: str) -> list[str]
 def turned(
     body: Graph, groups: Sequence[tuple[Value, ...]], pointers: Pointers, names: Identifiers
 ) -> NhwcToNchw | None:
-    """How the body goes through images; None if it had better go through elements: if not one of
-    its outputs alone is a row-major image, or what it reads are no runs of channels."""
+    """The transposing form of the body; None if element-wise code is better.
+
+    That is if not exactly one output is a row-major image, or if its reads are not runs of
+    channels.
+    """
     rows = [v for v in groups[0] if v.type.layout == ROW_MAJOR]
     if len(groups) != 1 or len(rows) != 1 or rows[0].type.rank != 4 or index_type(body) != "int":
         return None
@@ -141,13 +146,13 @@ def turned(
 
 
 def _are_last(body: Graph) -> bool:
-    """Whether all images that it reads have their channels last."""
+    """Whether all images that it reads have channels last."""
     images = [v for v in body.inputs if v.type.rank == 4 and v.type.size > 1]
     return bool(images) and all(v.type.layout.axis == 1 for v in images)
 
 
 def _in_runs(part: PointwiseNest, waiting: Value) -> bool:
-    """Whether all memory of what differs along channels, but what waits, is in whole runs."""
+    """Whether all memory that varies along channels, except `waiting`, is in whole runs."""
     used = part.used
     for s in part.program.split(frozenset(range(3)))[1].statements:
         if isinstance(s, Call) and s.pointers and not makes_runs(s, used, 3, RUN):

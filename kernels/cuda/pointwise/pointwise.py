@@ -1,4 +1,4 @@
-"""Pointwise bodies for pointwise.cuh: each part is a range of blocks of the launch."""
+"""Lower pointwise bodies to pointwise.cuh: each nest is a range of the launch's blocks."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from graphc.ops.pointwise.logic import C_TYPES
 
 
 def _scheduled(part: PointwiseNest, index: str, large: bool, runs: bool) -> ThreadLoops:
-    """The loops over threads of a part. A thread has a run of elements if that is wanted and memory
-    allows it. In a `large` launch it has several at least, but where there is one alone: all that
-    it reads would wait in registers. A single element is read by the thread that stores it alone,
-    with all that it is made of: it may be in place."""
+    """The loops over threads of a part, with a run of elements per thread if `runs` is set and
+    memory allows it. In a `large` launch a thread has several, unless it is the only one, as all
+    its loads would wait in registers. A single element is read only by the thread that stores it,
+    with all that it is made of, so that it may be in place."""
     nest = bind(plain_nest(part), "thread")
     if part.domain.size > 1:
         nest = hoist(nest)
@@ -59,17 +59,20 @@ def _elements(part: PointwiseNest) -> RegisterProgram:
     return part.program.split(frozenset())[1]
 
 
-def lower_pointwise(node: KernelNode, along: GridLaunch | None = None) -> Kernel:
-    """The kernel of a fused node without a reduction. Where it has one element for each of as many
-    rows and columns as the patches of a launch `along` with it, a block takes a patch of them; else
-    it takes equal parts, as many as that launch has blocks that own rows, if it has threads."""
+def lower_pointwise(node: KernelNode, aligned_with: GridLaunch | None = None) -> Kernel:
+    """The kernel of a fused node without a reduction.
+
+    If the launch `aligned_with` has patches and the node has one element per row and column of
+    these, each block takes a patch. Else blocks take equal parts, as many as that launch has blocks
+    that own rows, if each part is whole threads.
+    """
     body = node.body
     names = Identifiers()
     pointers = names.pointers(body)
-    parts, groups, patches = [], group_outputs(body), along.patches if along else ()
+    parts, groups, patches = [], group_outputs(body), aligned_with.patches if aligned_with else ()
     if len(groups) == 1 and len(patches) == 2 and space(body, groups[0][0]) == patches:
         return _by_patches(node, groups[0], patches, names, pointers)
-    if not along and (images := turned(body, groups, pointers, names)) is not None:
+    if not aligned_with and (images := turned(body, groups, pointers, names)) is not None:
         launches = Launches(node, pointers)
         launches.add(images.lines, images.images, threads=images.threads)
         return launches.kernel(("pointwise/pointwise",), [constant_arrays(images.part.program)])
@@ -80,13 +83,13 @@ def lower_pointwise(node: KernelNode, along: GridLaunch | None = None) -> Kernel
             parts.append(make_pointwise_nest(body, group, domain, pointers, names, order).merged)
     whole = joined(p.program for p in parts)
     inplace = inplace_pairs(body, [p.program for p in parts], pointers)
-    size, own = sum(p.domain.size for p in parts), bool(along and along.owned)
+    size, own = sum(p.domain.size for p in parts), bool(aligned_with and aligned_with.owned)
     large, index = size >= BLOCKS * THREADS * 4, index_type(body)
     runs = large or (size >= BLOCKS * THREADS and not own)
     texts = [_scheduled(part, index, large, runs) for part in parts]
     threads = THREADS
-    if len(parts) == 1 and along and own and not large:
-        threads = _equal_share(parts[0].domain.size, along.grid[0])
+    if len(parts) == 1 and aligned_with and own and not large:
+        threads = _equal_share(parts[0].domain.size, aligned_with.grid[0])
         texts = [replace(text, threads=threads) for text in texts]
     if len(parts) == 1:
         functors: list[list[str]] = []
@@ -121,14 +124,14 @@ def _by_patches(
     lines = text.lines("block.x()", "")
     own = owned_patches(body, part.program, pointers, (rows, columns))
     launches.add(lines, count(rows, columns), owned=own)
-    launches.through_patches((rows, columns))
+    launches.set_patches((rows, columns))
     return launches.kernel(("pointwise/pointwise",), [constant_arrays(part.program)])
 
 
 def _owned(
     body: Graph, groups: Sequence[Sequence[Value]], texts: Sequence[ThreadLoops]
 ) -> tuple[int, ...]:
-    """The arguments that blocks own, if each computes whole rows of the outputs."""
+    """The arguments that blocks own, if each block computes whole rows of the outputs."""
     if len(texts) != 1 or len(groups) != 1:
         return ()
     ((group,), (text,)) = groups, texts
@@ -139,14 +142,14 @@ def _owned(
 
 
 def _equal_share(size: int, blocks: int) -> int:
-    """The threads of a block of so many, each with one element, if they are whole warps; else as
-    many as blocks have that go along with none."""
+    """Threads of a block if `blocks` blocks share `size` elements, one per thread, in whole warps;
+    else the default."""
     share = size // blocks
     return share if size % blocks == share % 32 == 0 and 0 < share <= THREADS else THREADS
 
 
 def _together(texts: Sequence[ThreadLoops]) -> tuple[list[list[str]], list[str]]:
-    """The functors of the parts, one for all that are alike, and the kernel's statements."""
+    """The functors of the nests, shared by similar ones, and the kernel's statements."""
     alike: dict[object, list[ThreadLoops]] = {}
     for text in texts:
         alike.setdefault(canonical(text.nest), []).append(text)
@@ -164,8 +167,8 @@ def _together(texts: Sequence[ThreadLoops]) -> tuple[list[list[str]], list[str]]
 
 
 def _chosen(texts: Sequence[ThreadLoops], first: int) -> list[str]:
-    """The statements that take one of parts that are alike, whose blocks begin at `first`: as many
-    tests as halve them again and again."""
+    """The statements that select one of several similar nests, whose blocks begin at `first`, by
+    binary search."""
     if len(texts) == 1:
         (text,) = texts
         assign = wrapped("part = {", tuple(text.memory), "};")
@@ -183,7 +186,7 @@ def _chosen(texts: Sequence[ThreadLoops], first: int) -> list[str]:
 
 
 def _functor(name: str, text: ThreadLoops) -> list[str]:
-    """The struct of the arrays of a part, with what is done to them."""
+    """The struct with the arrays of a nest and its code."""
     written = {m.name for m in text.nest.memory if m.written}
     return [
         f"struct {name} {{",

@@ -1,4 +1,4 @@
-"""Conversions of layouts for relayout.cuh: each value is a range of blocks of the launch."""
+"""Lower conversions of layouts to relayout.cuh: each value is a range of the launch's blocks."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from graphc.ops.fused import Fused, KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
 
 MOVED = 1024
-"""Elements of a tile, about: four for each thread."""
+"""Approximate elements of a tile: four per thread."""
 LINE = 32
-"""Neighbours of a tile that are read or written at once, where there are so many."""
+"""Neighbours of a tile that are read or written together, where there are that many."""
 
 
 def conversion(node: Node) -> KernelNode:
-    """A relayout by itself as a kernel."""
+    """A relayout by itself as a fused node."""
     (source,), (result,) = node.inputs, node.outputs
     body = Graph(result.name, (source,), (), (node,), (result,))
     return KernelNode(Fused(result.name, body), (source,), (result,), node.where)

@@ -1,4 +1,4 @@
-"""Running results along an axis for prefix.cuh."""
+"""Lower running results along an axis to prefix.cuh."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from graphc.ops.pointwise.logic import C_TYPES
 from graphc.ops.prefix import Prefix
 
 FEW_COLUMNS = 16
-"""So many columns of a row are one thread's."""
+"""Columns of a row up to which one thread has the whole row."""
 LEAST_COLUMNS = 32
-"""Columns per thread that a piece is worth."""
+"""The fewest columns per thread of a piece."""
 _STATE_BYTES = 16
-"""Bytes of a state at most: a value and a place of eight bytes each."""
+"""The most bytes of a state: a value and an index of eight bytes each."""
 
 
 def lower_prefix(node: KernelNode) -> Kernel:
-    """The kernel of a body of one running result; every value is row-major."""
+    """The kernel of a body with one running result; every value is row-major."""
     (inner, prefix), body = only_node(node, Prefix), node.body
     space = axis_body(node, inner, prefix.axis, Domain(inner.inputs[0].type.shape))
     rows = math.prod(space.domain.extents[d] for d in space.kept)
@@ -45,7 +45,7 @@ def lower_prefix(node: KernelNode) -> Kernel:
     blocks = -(-rows // across)
     most = columns // (along * LEAST_COLUMNS)
     pieces = max(1, min(most, -(-BLOCKS // blocks))) if 2 * blocks <= BLOCKS else 1
-    inplace = inplace_pairs(body, [space.whole], space.pointers)
+    inplace = inplace_pairs(body, [space.program], space.pointers)
     workspace = _STATE_BYTES * rows * pieces if pieces > 1 else 0
     index = index_type(body)
     settings = f"{index}, {rows}, {columns}, {across}, {along}, {str(prefix.reverse).lower()}"
@@ -55,13 +55,13 @@ def lower_prefix(node: KernelNode) -> Kernel:
     for part in parts:
         lines = _lines(space, index, pieces, part == parts[-1])
         launches.add(lines, blocks, part, pieces)
-    sections = [constant_arrays(space.whole), _state(prefix, space.dtype), kinds]
+    sections = [constant_arrays(space.program), _state(prefix, space.dtype), kinds]
     return launches.kernel(("prefix/prefix",), sections, space.domain.size)
 
 
 def _along(space: AxisBody, columns: int) -> int:
-    """Threads per row: neighbours read neighbours in memory."""
-    accesses = space.whole.accesses
+    """Threads per row; neighbouring threads read neighbouring elements."""
+    accesses = space.program.accesses
     last = space.kept[-1] if space.kept else space.axis
     by_column = sum(a.strides[space.axis] == 1 for a in accesses)
     by_row = sum(a.strides[last] == 1 for a in accesses) if space.kept else 0

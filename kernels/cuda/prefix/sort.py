@@ -1,4 +1,4 @@
-"""Sorted rows for sort.cuh."""
+"""Lower sort to sort.cuh."""
 
 from __future__ import annotations
 
@@ -24,29 +24,34 @@ from graphc.ops.pointwise.logic import C_TYPES
 from graphc.ops.sort import Sort
 
 TILE_BYTES = 16384
-"""Bytes of entries that a block sorts in shared memory: a third of what static arrays may take."""
+"""Bytes of entries that a block sorts in shared memory: a third of the limit of static arrays."""
 PER_BLOCK = 512
-"""Entries that a block sorts at least, if there are so many."""
+"""The fewest entries that a block sorts, if there are that many."""
 PER_THREAD = 4
 """Entries that a thread merges."""
 
 
 @dataclass(frozen=True)
 class Merge:
-    """A launch that makes runs of `run` entries from twice as many; it reads workspace `half`."""
+    """A launch that merges pairs of runs into runs of `run` entries."""
 
     runs: int
+    """Runs of a row before it."""
     run: int
+    """Entries of a run after it."""
     next: int
+    """Runs of a row after it."""
     half: int
+    """The half of the workspace that it reads."""
 
     @property
     def last(self) -> bool:
+        """Whether it leaves a single run."""
         return self.runs <= 2
 
 
 def lower_sort(node: KernelNode) -> Kernel:
-    """The kernel of a body of one sort; every value is row-major."""
+    """The kernel of a body with one sort; every value is row-major."""
     inner, op = only_node(node, Sort)
     x = inner.inputs[0]
     text = _SortText(node, op, axis_body(node, inner, op.axis, Domain(x.type.shape)))
@@ -54,11 +59,11 @@ def lower_sort(node: KernelNode) -> Kernel:
     launches = Launches(node, text.space.pointers, text.workspace)
     for part, blocks, lines in text.launches():
         launches.add(lines, blocks, part)
-    return launches.kernel(("prefix/sort",), [constant_arrays(text.space.whole)], x.type.size)
+    return launches.kernel(("prefix/sort",), [constant_arrays(text.space.program)], x.type.size)
 
 
 def merges(runs: int, run: int, most: int) -> Iterator[Merge]:
-    """The launches that make one run of at most `most` entries from each row's `runs` of `run`."""
+    """The launches that merge each row's `runs` of `run` entries into one of at most `most`."""
     half = 0
     while runs > 1:
         yield Merge(runs, run, min(2 * run, most), half)
@@ -66,6 +71,8 @@ def merges(runs: int, run: int, most: int) -> Iterator[Merge]:
 
 
 class _SortText:
+    """Prints the launches of a sort."""
+
     def __init__(self, node: KernelNode, op: Sort, space: AxisBody) -> None:
         self.space, self.count = space, op.count
         self.index = index_type(node.body)
@@ -83,7 +90,7 @@ class _SortText:
         self.workspace = 2 * self.half * self.entry_bytes
 
     def launches(self) -> Iterator[tuple[str, int, list[str]]]:
-        """For each launch its part of the kernel's name, its blocks and its statements."""
+        """For each launch its suffix of the kernel's name, its blocks and its statements."""
         tiles = max(1, min(PER_BLOCK // self.size, self.rows * self.per_row))
         tiles = 1 << (tiles.bit_length() - 1)
         yield "kernel", -(-self.rows * self.per_row // tiles), self._sort(tiles)

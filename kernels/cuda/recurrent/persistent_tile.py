@@ -113,12 +113,14 @@ class PersistentTile(TileAnswers):
             values = range(len(body.inputs) + len(body.outputs))
             others = (b,) if _by_patches(problem) else (a, b)
             launches.add([partial, parts], blocks, owned=tuple({*values} - {*others}))
-        launches.through_patches((m, n), multiple=across)
-        launches.hold([f"{product}::hold(held, block, {weights});"], f"{product}::Weights")
+        launches.set_patches((m, n), multiple=across)
+        launches.add_resident_loader(
+            [f"{product}::hold(held, block, {weights});"], f"{product}::Weights"
+        )
         if self.parts > 1:
             finish = f"{product}::finish(block, partial, {whole});"
             launches.add([partial, finish], blocks, "finish", owned=own)
-            launches.through_patches((m, n), multiple=across)
+            launches.set_patches((m, n), multiple=across)
         return True
 
     def multiplied(self, element: str) -> tuple[str, str, str] | None:

@@ -1,7 +1,7 @@
 """Hoist factors out of sums: r * sum(x) for sum(r * x), and r * sum(x) + s * sum(y) for sum(r * x +
 s * y).
 
-Where r follows from another sum over the same elements, the sum of r * x is a stage after it, which
+Where r depends on another sum over the same elements, the sum of r * x is a later stage, which
 reads x again; the sum of x is not.
 """
 
@@ -18,8 +18,8 @@ from graphc.ops.reduction import Sum
 
 
 def factored(body: Graph) -> Graph:
-    """`body` whose sums have no factors that follow from other sums and are the same for all of
-    their elements; the same graph if it has none."""
+    """`body` with factors hoisted that depend on other sums and do not vary along the summed axes;
+    the same graph if there are none."""
     making = _GraphRewriter(body)
     for node in body.nodes:
         making.add(node)
@@ -38,16 +38,18 @@ def needed(body: Graph, nodes: Sequence[Node]) -> tuple[Node, ...]:
 
 @dataclass(frozen=True)
 class _Term:
-    """Of a sum: the factors that are the same for all of its elements, the others, and whether it
-    is the negative of their product."""
+    """A term of a sum."""
 
     outside: Sequence[Value]
+    """Factors that do not vary along the summed axes."""
     inside: Sequence[Value]
+    """The other factors."""
     negative: bool
+    """Whether the term is subtracted."""
 
 
 class _GraphRewriter:
-    """The nodes of a body as they come together."""
+    """Builds the rewritten body."""
 
     def __init__(self, body: Graph) -> None:
         self.producers: Mapping[Value, Node] = body.producers
@@ -63,21 +65,24 @@ class _GraphRewriter:
         self.changed = False
 
     def add(self, node: Node) -> None:
-        """`node`, or what is in its place."""
+        """Add `node`, or what replaces it."""
         self.depths.update(dict.fromkeys(node.outputs, self.depth(node.op, node.inputs)))
         if isinstance(node.op, Sum):
-            if self.known.get((node.op, node.inputs)) is node.output or self.moved(node, node.op):
+            if self.known.get((node.op, node.inputs)) is node.output:
+                return
+            if terms := self.hoistable_terms(node, node.op):
+                self.add_hoisted(node, node.op, terms)
                 return
             self.known.setdefault((node.op, node.inputs), node.output)
         self.nodes.append(node)
 
     def depth(self, op: Op, inputs: Sequence[Value]) -> int:
-        """That of the result of an op."""
+        """The number of successive reductions up to the result of an op."""
         most = max((self.depths.get(v, 0) for v in inputs), default=0)
         return most + isinstance(op, Reduction)
 
-    def moved(self, node: Node, op: Sum) -> bool:
-        """Whether there are factors of the sum, or of its terms, which then has been made."""
+    def hoistable_terms(self, node: Node, op: Sum) -> list[_Term]:
+        """The terms of a sum whose factors can be hoisted; none if hoisting saves no stage."""
         (value,) = node.inputs
         terms = [
             self.parted(factors, negative, node, op) for factors, negative in self.terms(value)
@@ -85,13 +90,17 @@ class _GraphRewriter:
         found = [term for term in terms if term is not None]
         late = any(self.depths.get(v, 0) for term in found for v in term.outside)
         if not late or len(found) < len(terms):
-            return False
+            return []
         if len(found) > 1:
             inside = [v for term in found for v in term.inside]
             if self.depth(node.op, inside) >= self.depth(node.op, [value]):
-                return False
-        totals = [self.total(term, op) for term in found[:-1]]
-        last = found[-1]
+                return []
+        return found
+
+    def add_hoisted(self, node: Node, op: Sum, terms: Sequence[_Term]) -> None:
+        """Add the nodes of a sum whose factors are multiplied after the reduction."""
+        totals = [self.total(term, op) for term in terms[:-1]]
+        last = terms[-1]
         if totals:
             first = totals[0]
             for total in totals[1:]:
@@ -102,10 +111,9 @@ class _GraphRewriter:
             total = self.total(replace(last, outside=some), op)
             self.nodes.append(replace(node, op=Multiply(), inputs=(total, factor)))
         self.changed = True
-        return True
 
     def parted(self, factors: Sequence[Value], negative: bool, node: Node, op: Sum) -> _Term | None:
-        """A term of these factors; None if it is no sum of its own."""
+        """A term with these factors; None if it cannot be summed by itself."""
         (value,) = node.inputs
         outside = [v for v in factors if _same_along(v, op.axes, value.type.rank)]
         inside = [v for v in factors if v not in outside]
@@ -122,7 +130,7 @@ class _GraphRewriter:
         return self.product([total, *term.outside])
 
     def terms(self, value: Value) -> list[tuple[list[Value], bool]]:
-        """What `value` is the sum of, as factors, and whether of these the negative."""
+        """The terms that `value` is the sum of, as factors, and whether each is negative."""
         node = self.producers.get(value)
         if node is not None and isinstance(node.op, Negative):
             return [(factors, not negative) for factors, negative in self.terms(node.inputs[0])]
@@ -131,7 +139,7 @@ class _GraphRewriter:
         return [self.factors(value)]
 
     def factors(self, value: Value) -> tuple[list[Value], bool]:
-        """What `value` is the product of, and whether of that the negative."""
+        """The factors that `value` is the product of, and whether it is negated."""
         node = self.producers.get(value)
         if node is not None and isinstance(node.op, Negative):
             factors, negative = self.factors(node.inputs[0])
@@ -142,21 +150,21 @@ class _GraphRewriter:
         return [*a, *b], first != second
 
     def shape(self, factors: Sequence[Value]) -> tuple[int, ...]:
-        """That of a product."""
+        """The shape of a product."""
         kind = factors[0].type
         for value in factors[1:]:
             (kind,) = infer_types(Multiply(), [kind, value.type])
         return kind.shape
 
     def product(self, factors: Sequence[Value]) -> Value:
-        """The product of `factors`, from the first on."""
+        """The product of `factors`, from first to last."""
         total = factors[0]
         for value in factors[1:]:
             total = self.value(Multiply(), total, value)
         return total
 
     def value(self, op: Op, *inputs: Value) -> Value:
-        """The result of an op, once for each op and inputs."""
+        """The result of an op, created once per op and inputs."""
         if (op, inputs) not in self.known:
             (kind,) = infer_types(op, [v.type for v in inputs])
             made = Value(self.names.fresh(inputs[0].name), kind)
@@ -168,6 +176,6 @@ class _GraphRewriter:
 
 
 def _same_along(value: Value, axes: Sequence[int], rank: int) -> bool:
-    """Whether `value` has one element along the axes of what it is broadcast to."""
+    """Whether `value` has one element along `axes` of what it broadcasts to."""
     shape = (1,) * (rank - value.type.rank) + value.type.shape
     return all(shape[axis] == 1 for axis in axes)

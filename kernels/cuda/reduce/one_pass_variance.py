@@ -34,7 +34,7 @@ from graphc.ops.reduction import NumberReduction, Sum
 
 @dataclass(frozen=True)
 class Deviations(NumberReduction):
-    """y[kept] = sum of (x - mean of x)^2 over `axes`, the mean being that of the same elements."""
+    """y[kept] = sum of (x - mean of x)^2 over `axes`, with the mean over the same elements."""
 
     axes: tuple[int, ...]
     keepdims: bool = False
@@ -56,7 +56,7 @@ def in_one_pass(body: Graph) -> Graph:
 
 
 def _moved(node: Node, producers: Mapping[Value, Node]) -> Node:
-    """`node`, or what needs no mean and makes the same."""
+    """`node`, or an equivalent that needs no mean."""
     x = _deviating(node, producers)
     if x is None:
         return node
@@ -65,7 +65,7 @@ def _moved(node: Node, producers: Mapping[Value, Node]) -> Node:
 
 
 def _deviating(node: Node, producers: Mapping[Value, Node]) -> Value | None:
-    """x if `node` is the sum of (x - mean of x)^2 along the axes of the mean."""
+    """x if `node` is the sum of (x - mean of x)^2 along the axes of the mean; else None."""
     if not isinstance(node.op, Sum) or not node.inputs[0].type.size:
         return None
     square = producers.get(node.inputs[0])
@@ -93,5 +93,5 @@ def _deviating(node: Node, producers: Mapping[Value, Node]) -> Value | None:
 
 
 def _aligned(op: Sum) -> bool:
-    """Whether its result broadcasts back to the elements that were summed."""
+    """Whether its result broadcasts back to the summed elements."""
     return op.keepdims or op.axes == tuple(range(len(op.axes)))

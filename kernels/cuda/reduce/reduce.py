@@ -1,10 +1,10 @@
 """Divide the rows and columns of a reduction among threads and blocks; see reduce.cuh.
 
-A row is a kept index, its columns the reduced ones. Elements move in runs of 16 bytes where those
-that are neighbours in memory, columns or rows, are whole aligned runs for all that is read and
-written. What a thread reads of a short row stays in its registers for all loops. Where there are
-few rows the columns are split among blocks. Each loop of the body is a launch of its own then: it
-begins by adding the partial results of the loops before it, in a fixed order.
+A row is a kept index, its columns are the reduced ones. Elements move in runs of 16 bytes where
+neighbours in memory, columns or rows, are whole aligned runs in all reads and writes. A thread
+keeps what it reads of a short row in registers for all loops. Where rows are few, the columns are
+split among blocks. Then each loop of the body is a launch, which begins by combining the partial
+results of the loops before it, in a fixed order.
 """
 
 from __future__ import annotations
@@ -20,57 +20,64 @@ from graphc.kernels.program.body.statement import Address, Load, Statement, Stor
 from graphc.kernels.program.rows import RowReduction, Rows
 
 LEAST_COLUMNS = 8
-"""Columns, or runs of them, per thread that a split is worth."""
+"""The fewest columns, or runs, per thread that a split is worth."""
 LEAST_ACROSS = 8
-"""Threads side by side where rows lie so; of runs of 16 bytes they read a line of memory."""
+"""The fewest neighbouring threads where rows are contiguous; with runs of 16 bytes they read one
+line of memory."""
 UNSPLIT_COLUMNS = 32
-"""Columns per thread up to which adding them takes less time than a second launch."""
+"""Columns per thread up to which adding them is faster than a second launch."""
 MANY_SPLITS = 64
-"""Parts of a row from which on narrower blocks read less: each adds the parts of its own rows."""
+"""Parts of a row from which narrower blocks read less: each combines the parts of its own rows."""
 HELD_BYTES = 128
-"""Bytes of a row that a thread holds in registers: half of what 1024 threads of a multiprocessor
-have."""
+"""The most bytes of a row per thread in registers: half of those with 1024 threads per
+multiprocessor."""
 FEW_BLOCKS = 66
-"""Blocks that are few enough to be twice as many, of twice as many threads: half of a large
-device's multiprocessors."""
+"""Blocks that are few enough to be doubled, with doubled threads: half the multiprocessors of a
+large device."""
 KEEPING_THREADS, KEEPING_ALONG = 512, 256
-"""Threads of a block that keeps its columns, and how many of them share one: of a run of 16 bytes,
-so that they read sectors of 32."""
+"""Threads of a block that keeps its columns, and how many of them share a column (`KEEPING_ALONG`):
+with runs of 16 bytes they read sectors of 32."""
 KEPT_BYTES = 256
-"""Bytes of registers in which such a thread keeps what it loads: half of what it has."""
+"""Bytes of registers for the loads that such a thread keeps: half of its registers."""
 KEPT_BESIDE = 480
-"""Bytes for that, for what is added up of two threads, which are joined, and for what there is once
-for a row: with more registers spill."""
+"""Bytes of registers for these loads, the sums of two threads that are combined, and values per
+row; beyond, registers spill."""
 KEPT_SHARED = 80 << 10
-"""Bytes of shared memory for that: with what sums take not more than the 96 KiB that every GPU of
-compute capability 8.0 and more has."""
+"""Bytes of shared memory for kept loads. With the sums they fit the 96 KiB that every GPU of
+compute capability 8.0 and newer has."""
 ALONE_BYTES = 128 << 10
-"""Bytes that a block loads in the time of a second launch, where few others load."""
+"""Bytes that a block loads in the time of a second launch, if few others load."""
 MOST_THREADS = 1024
-"""Threads of a block that holds one row."""
+"""Threads of a block with one row."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """`across` rows, or runs of rows, and `along` columns, or runs of columns, are a block's; each
-    of `splits` blocks has a part of a row. `rows_apart`: neighbouring threads have neighbouring
-    columns, of which `length` make a run; else rows do. Of its steps through a row a thread keeps
-    what it loads in the first `own` in registers, and in the next `shared` in shared memory."""
+    """How rows and columns are divided among threads and blocks."""
 
     rows: int
+    """Rows of the reduction."""
     columns: int
+    """Columns of a row."""
     across: int
+    """Rows, or runs of rows, of a block."""
     along: int
+    """Threads along a row, each with a column or a run of columns."""
     rows_apart: bool
+    """Whether neighbouring threads have neighbouring columns; else neighbouring rows."""
     splits: int
+    """Blocks that share a row."""
     length: int = 1
-    own: int = 0
-    shared: int = 0
+    """Elements of a run of columns, if `rows_apart`, or of rows; 1 for single elements."""
+    register_steps: int = 0
+    """Steps through a row whose loads a thread keeps in registers."""
+    shared_steps: int = 0
+    """Further steps whose loads it keeps in shared memory."""
 
     @property
-    def held(self) -> bool:
-        """Whether a thread loads its row once, but for what is more than it can keep."""
-        return self.own > 0
+    def keeps_row(self) -> bool:
+        """Whether a thread loads its row once, except for what exceeds the memory for it."""
+        return self.register_steps > 0
 
     @property
     def threads(self) -> int:
@@ -79,15 +86,15 @@ class Shape:
 
     @property
     def blocks(self) -> int:
-        """Blocks that share the rows."""
+        """Blocks that divide the rows."""
         return -(-self.rows // (self.across * (1 if self.rows_apart else self.length)))
 
 
 def choose_shape(found: Rows) -> Shape:
-    """The fixed sharing of rows and columns: neighbouring threads read neighbours in memory, and
-    columns are split where rows alone do not fill a large device."""
+    """The division of rows and columns: neighbouring threads read neighbours in memory, and columns
+    are split where rows alone do not fill a large device."""
     kept, reduced, extents = found.kept_axes, found.reduced_axes, found.domain.extents
-    accesses = found.elements.accesses
+    accesses = found.loop_program.accesses
     rows, columns = (math.prod(extents[d] for d in axes) for axes in (kept, reduced))
     read = [math.prod(n for n, s in zip(extents, a.strides, strict=True) if s) for a in accesses]
     """The elements of each operand: a value for each row has but few."""
@@ -112,8 +119,8 @@ def choose_shape(found: Rows) -> Shape:
 
 
 def shape_behind(found: Rows) -> Shape | None:
-    """The sharing of rows that lie side by side in runs, and whose first sums are known: as many
-    blocks as fill a device twice. None where rows do not lie so."""
+    """The division of contiguous rows in runs whose first sums are known: as many blocks as fill a
+    device twice. None where rows are not contiguous."""
     kept, reduced, extents = found.kept_axes, found.reduced_axes, found.domain.extents
     rows, columns = (math.prod(extents[d] for d in axes) for axes in (kept, reduced))
     if not kept or not found.loops or _run_length(found, kept[-1]) != RUN:
@@ -125,12 +132,12 @@ def shape_behind(found: Rows) -> Shape | None:
 
 
 def values_of(found: Rows) -> dict[str, Value]:
-    """The values whose memory the body touches, by pointer."""
+    """The values whose memory the body accesses, by pointer."""
     return {name: value for value, name in found.pointers.items()}
 
 
 def plain_address(statement: Statement, values: Mapping[str, Value]) -> Address | None:
-    """The memory of a load or store of every element; None where it is another statement."""
+    """The address of an unconditional load or store; None for other statements."""
     if not isinstance(statement, Load | Store) or not isinstance(statement.arguments[0], Address):
         return None
     address = statement.arguments[0]
@@ -138,13 +145,14 @@ def plain_address(statement: Statement, values: Mapping[str, Value]) -> Address 
 
 
 def result_bytes(sum: RowReduction) -> int:
-    """Bytes of a result: whole words, so that lanes can exchange them."""
+    """Bytes of a result in whole words, so that lanes can exchange it."""
     size = max(4, DTYPES[sum.dtype].itemsize)
     return 4 * size if sum.combine == "deviations" else size
 
 
 def _of_rows(rows: int, columns: int, length: int, column_bytes: int) -> Shape:
-    """Threads of a row are neighbours; `column_bytes` are read of each column."""
+    """The division where neighbouring threads have neighbouring columns, each with `column_bytes`
+    of loads."""
     runs = columns // length
     least = min(32, _power(runs))
 
@@ -172,8 +180,8 @@ def _of_rows(rows: int, columns: int, length: int, column_bytes: int) -> Shape:
 
 
 def _of_columns(rows: int, columns: int, length: int, result: int) -> Shape:
-    """Neighbouring threads have neighbouring rows, or runs of them; of each row `result` bytes are
-    summed."""
+    """The division where neighbouring threads have neighbouring rows or runs of rows, each with
+    `result` bytes of sums."""
     places = rows // length
     widest = 32 if length == 1 else LEAST_ACROSS
     along = (
@@ -195,17 +203,18 @@ def _of_columns(rows: int, columns: int, length: int, result: int) -> Shape:
 
 
 def _keeping_columns(
-    rows: int, columns: int, length: int, step_bytes: int, beside: int
+    rows: int, columns: int, length: int, step_bytes: int, other_bytes: int
 ) -> Shape | None:
-    """Blocks that keep nearly all of the 32 bytes of each of their columns, of which a thread loads
-    `step_bytes` in a step and has `beside` bytes of results and rows' values in registers, for
-    loops that read them again; None where that is too much, or where all threads of the device have
-    less to load."""
+    """Blocks that keep nearly all of the loads of their columns for later loops.
+
+    A thread loads `step_bytes` per step and has `other_bytes` of results and row values in
+    registers. None where that does not fit, or where the device's threads have less to load.
+    """
     across, along = KEEPING_THREADS // KEEPING_ALONG, KEEPING_ALONG
     blocks, steps = -(-rows // (length * across)), -(-columns // along)
     if not step_bytes or length == 1:
         return None
-    own = max(0, min(steps, min(KEPT_BYTES, KEPT_BESIDE - beside) // step_bytes))
+    own = max(0, min(steps, min(KEPT_BYTES, KEPT_BESIDE - other_bytes) // step_bytes))
     shared = min(steps - own, KEPT_SHARED // (KEEPING_THREADS * step_bytes))
     most = steps if blocks >= FEW_BLOCKS else ALONE_BYTES // (KEEPING_THREADS * step_bytes)
     if own == 0 or steps > most or (own + shared) * 4 < steps * 3:
@@ -214,7 +223,7 @@ def _keeping_columns(
 
 
 def reloaded_bytes(found: Rows, length: int) -> int:
-    """Bytes of registers for what a step loads, if several loops load some of it; else 0."""
+    """Bytes of registers for a step's loads, if several loops load some of it; else 0."""
     values = values_of(found)
     loads = [
         {
@@ -237,10 +246,10 @@ def _splits(blocks: int, steps: int, along: int) -> int:
 
 
 def _run_length(found: Rows, inner: int) -> int:
-    """Neighbours along the axis `inner` that move at once: 1 where any element that varies along it
-    is not in whole aligned runs, or where a block has no room for the results of so many rows."""
+    """Neighbours along axis `inner` that move at once. 1 where some element that varies along it is
+    not in whole aligned runs, or where a block has no room for the results of that many rows."""
     values = values_of(found)
-    addresses = [a for s in found.elements.statements if (a := plain_address(s, values))]
+    addresses = [a for s in found.loop_program.statements if (a := plain_address(s, values))]
     moved = [
         (a.access, values[a.pointer]) for a in addresses if a.access and a.access.strides[inner]
     ]
@@ -256,12 +265,12 @@ def _run_length(found: Rows, inner: int) -> int:
 
 
 def _results(found: Rows) -> int:
-    """Bytes of what is summed of a row."""
+    """Bytes of a row's sums."""
     return sum(result_bytes(s) for loop in found.loops for s in loop.sums)
 
 
 def _bytes_of_column(found: Rows) -> int:
-    """What loops read of each column, each element of memory once."""
+    """Bytes that loops read per column, each element of memory once."""
     values = values_of(found)
     loads = [s for loop in found.loops for s in loop.body.statements if isinstance(s, Load)]
     addresses = {a for s in loads if (a := plain_address(s, values))}
@@ -269,7 +278,7 @@ def _bytes_of_column(found: Rows) -> int:
 
 
 def _bytes_of_row(found: Rows) -> int:
-    """What loops read once for a row."""
+    """Bytes that loops read once per row."""
     values = values_of(found)
     loads = [s for loop in found.loops for s in loop.before.statements if isinstance(s, Load)]
     addresses = {a for s in loads if (a := plain_address(s, values))}
@@ -277,5 +286,5 @@ def _bytes_of_row(found: Rows) -> int:
 
 
 def _power(number: int) -> int:
-    """The least power of two that is not below `number`."""
+    """The least power of two not below `number`."""
     return 1 << max(number - 1, 0).bit_length()

@@ -1,4 +1,4 @@
-"""From a fused node with reductions to its kernel: see reduce.cuh."""
+"""Lower a fused node with reductions to reduce.cuh."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from graphc.kernels.program.rows import Rows, find_rows, reduced_shape
 from graphc.ops.fused import KernelNode
 
 DEAR = 8.0
-"""Bytes that an element asks for to be computed again, from which on it is stored and read: four
-bytes each."""
+"""Bytes of loads per element from which recomputing a value costs more than storing and loading
+four bytes each."""
 
 
 def lower_reduce(node: KernelNode, tickets: bool = False) -> Kernel:
@@ -35,42 +35,42 @@ def lower_reduce(node: KernelNode, tickets: bool = False) -> Kernel:
     whole = [v for v in (*body.inputs, *body.outputs) if v.type.shape == extents]
     order = memory_order(whole) if whole else tuple(range(len(extents)))
     domain = Domain(tuple(extents[d] for d in order))
-    rows = find_rows(body, domain, apart=True, order=order)
+    rows = find_rows(body, domain, recompute=True, order=order)
     shape = choose_shape(rows)
     for form in _forms(body, shape):
         if form is body:
             break
-        of_form = find_rows(form, domain, apart=True, order=order)
+        of_form = find_rows(form, domain, recompute=True, order=order)
         chosen = choose_shape(of_form)
-        if chosen.held or not shape.held or not reloaded_bytes(of_form, 1):
+        if chosen.keeps_row or not shape.keeps_row or not reloaded_bytes(of_form, 1):
             rows, shape = of_form, chosen
             break
-    if not shape.held:
+    if not shape.keeps_row:
         rows = _cache_expensive(rows)
-    inplace = inplace_pairs(body, [rows.elements, rows.after], rows.pointers)
+    inplace = inplace_pairs(body, [rows.loop_program, rows.after], rows.pointers)
     text = ReduceText(rows, shape, index_type(body), tickets=tickets)
     launches = Launches(node, rows.pointers, text.workspace, inplace)
     add_reduction(text, launches)
-    headers = ("reduce/reduce", "shared/tickets") if text.draws else ("reduce/reduce",)
-    return launches.kernel(headers, [constant_arrays(rows.whole), *text.types])
+    headers = ("reduce/reduce", "shared/tickets") if text.draws_tickets else ("reduce/reduce",)
+    return launches.kernel(headers, [constant_arrays(rows.program), *text.types])
 
 
 def _forms(body: Graph, shape: Shape) -> Iterator[Graph]:
-    """Forms of `body` that read the rows fewer times, the best first: of those that blocks keep
-    some sum so much that no room is left for rows."""
-    if shape.rows_apart and shape.held:
+    """Forms of `body` that read the rows fewer times, the best first. Where blocks keep rows, some
+    forms have so many sums that no room is left for rows."""
+    if shape.rows_apart and shape.keeps_row:
         return
     once = in_one_pass(body)
-    if shape.held or shape.splits > 1:
+    if shape.keeps_row or shape.splits > 1:
         yield factored(once)
-    if shape.held:
+    if shape.keeps_row:
         yield factored(body)
     yield once
 
 
 def _cache_expensive(rows: Rows) -> Rows:
-    """`rows` whose loops do not compute again what takes longer than to store and read it: what
-    reads several elements for one, as the gradients of windows that overlap."""
+    """`rows` whose loops cache what takes longer to recompute than to store and load: values that
+    read several elements each, such as gradients of overlapping windows."""
     values = values_of(rows)
 
     def asked(statement: Statement) -> float:

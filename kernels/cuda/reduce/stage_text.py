@@ -1,4 +1,4 @@
-"""The text of kernels with reductions: a struct per stage, and a kernel per launch."""
+"""Print kernels with reductions: a struct per stage, and a kernel per launch."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from graphc.ir import Value
-from graphc.kernels.cuda.reduce.reduce import Shape, plain_address, values_of
+from graphc.kernels.cuda.reduce.reduce import Shape
+from graphc.kernels.cuda.reduce.run_text import RunText
 from graphc.kernels.cuda.reduce.stages import bytes_of_stage, operand_of, stage_struct
-from graphc.kernels.cuda.shared.kernel_source import decomposed, wrapped
 from graphc.kernels.cuda.shared.runs import call_of_run, element_of_run, makes_runs
 from graphc.kernels.program.body.statement import (
     Address,
@@ -20,43 +19,41 @@ from graphc.kernels.program.body.statement import (
     Store,
     joined,
 )
-from graphc.kernels.program.rows import RowLoop, Rows
+from graphc.kernels.program.rows import RowLoop
 from graphc.ops.pointwise.logic import C_TYPES
 
 AHEAD_BYTES, HELD_BYTES = 128, 192
-"""Bytes that a thread loads before it computes with the first of them, and at most with those of
-sums that it has of the loops before: more do not fit its registers."""
+"""Bytes that a thread loads ahead of use (`AHEAD_BYTES`), and the most together with results of
+earlier loops (`HELD_BYTES`); more do not fit its registers."""
 GATHERED_BYTES = 12 << 20
-"""Bytes of partial results that all blocks read, from the second-level cache, in less time than a
-launch takes."""
+"""Bytes of partial results that all blocks read from L2 in the time of a launch."""
 GATHERING = 2
-"""Threads side by side of a launch that joins partial results: they read sectors of 32 bytes, and
-there are as many blocks as can be."""
+"""Neighbouring threads of a launch that combines partial results: they read sectors of 32 bytes,
+and there are as many blocks as possible."""
 
 
 @dataclass(frozen=True)
-class ReduceText:
-    """The statements of the launches. A stage is a loop that has sums. The partial results of the
-    first may be `given` as so many parts, which lie in the workspace from byte `start` on. With
-    `tickets` the last block of a row to have stored partial results does what is left where that
-    is once per row (tickets.cuh). The threads of a single launch do what `begins` says first."""
+class ReduceText(RunText):
+    """Prints the launches of a reduction. A stage is a loop that has sums."""
 
-    rows: Rows
-    shape: Shape
-    index: str
-    given: int = 0
-    start: int = 0
+    partial_count: int = 0
+    """Partial results of the first stage that the workspace already holds; 0 for none."""
+    partial_offset: int = 0
+    """Byte offset of these partial results in the workspace."""
     tickets: bool = False
-    begins: tuple[str, ...] = ()
+    """Whether the last block of a row to store partial results finishes the row (tickets.cuh), if
+    what remains is once per row."""
+    prologue: tuple[str, ...] = ()
+    """Statements at the start of a single launch."""
 
     @property
     def workspace(self) -> int:
         """Bytes of the workspace."""
-        return self.offsets[-1] if self.shape.splits > 1 or self.given else 0
+        return self.offsets[-1] if self.shape.splits > 1 or self.partial_count else 0
 
     @property
     def types(self) -> list[list[str]]:
-        """The definitions of what the launches name."""
+        """The type definitions that the launches use."""
         shapes = {"Rows": self.shape} | ({"Parts": self.gathering} if self.gathers else {})
         settings = [
             f"using {name} = Reduce<Block, {self.index}, {x.rows}, {x.columns}, {x.across}, "
@@ -71,66 +68,60 @@ class ReduceText:
 
     @property
     def offsets(self) -> list[int]:
-        """Where each stage's partial results begin in the workspace, and its size, in bytes."""
-        offsets = [self.start + self.given * self.part_bytes]
+        """The byte offset of each stage's partial results in the workspace, and the workspace's
+        size."""
+        offsets = [self.partial_offset + self.partial_count * self.part_bytes]
         for number, loop in enumerate(self.stages):
-            parts = 1 if self.given and number == 0 else self.shape.splits
+            parts = 1 if self.partial_count and number == 0 else self.shape.splits
             size = bytes_of_stage(loop) * self.shape.rows * parts
             offsets.append(offsets[-1] + -(-size // 16) * 16)
         return offsets
 
     @property
     def part_bytes(self) -> int:
-        """Of one of the parts that are given, for all rows."""
+        """Bytes of one given partial result, for all rows."""
         return bytes_of_stage(self.stages[0]) * self.shape.rows
 
     @property
     def gathers(self) -> bool:
-        """Whether a launch joins the parts that are given, of which every block would read all."""
-        bytes_again = self.given * self.part_bytes * self.shape.splits
+        """Whether a launch of its own combines the given partial results, which each block would
+        read."""
+        bytes_again = self.partial_count * self.part_bytes * self.shape.splits
         return bytes_again > GATHERED_BYTES
 
     @property
     def gathering(self) -> Shape:
-        """The sharing of the parts that are given among blocks that join them."""
+        """The division of given partial results among the blocks that combine them."""
         along = self.shape.threads // GATHERING
         return replace(self.shape, across=GATHERING, along=along, splits=1)
 
     @property
-    def names(self) -> list[str]:
-        """The domain's indices: i of the row, j of the column."""
-        kept, reduced = self.rows.kept_axes, self.rows.reduced_axes
-        return [
-            f"i{kept.index(d)}" if d in kept else f"j{reduced.index(d)}"
-            for d in range(self.rows.domain.rank)
-        ]
-
-    @property
-    def draws(self) -> bool:
-        """Whether the last blocks finish: there is no loop without sums, and a launch before."""
-        looped = len(self.stages) > (1 if self.given else 0)
+    def draws_tickets(self) -> bool:
+        """Whether the last blocks finish: a launch precedes them, and no loop without sums
+        follows."""
+        looped = len(self.stages) > (1 if self.partial_count else 0)
         once = len(self.rows.loops) == len(self.stages) and self.rows.after.statements
         return self.tickets and self.shape.splits > 1 and looped and bool(once)
 
     def launches(self, counters: str = "") -> list[tuple[str, list[str], int]]:
-        """For each launch its part of the kernel's name, its statements and its splits. Blocks that
-        draw tickets do so by `counters` of this name."""
+        """For each launch its suffix of the kernel's name, its statements and its splits. Tickets
+        use `counters`."""
         rows, splits = self.rows, self.shape.splits
         count = len(self.stages)
         finish = self._row_outputs("first_of_row" if counters else "stores")
         rest = [x for k in range(count, len(rows.loops)) for x in self._loop(k)]
-        if splits == 1 and not self.given:
+        if splits == 1 and not self.partial_count:
             lines = [x for k in range(count) for x in self._loop(k)]
-            lines = [*self.begins, *self._hold(), *lines, *rest, *finish]
-            return [("kernel", self._kernel(lines, [rows.whole]), 1)]
+            lines = [*self.prologue, *self._row_loads(), *lines, *rest, *finish]
+            return [("kernel", self._kernel(lines, [rows.program]), 1)]
         launches, known, before = [], list[str](), 0
         for k, loop in enumerate(self.stages):
             kind, place = self._stage(k), f"workspace + {self.offsets[k]}"
             lines = [f"rows.store_partial({place}, stage{k});"]
             part = f"stage{k}" if k else "kernel"
-            how, given = "combine", f"workspace + {self.start}, {self.given}"
-            if k or not self.given:
-                lines = self._kernel([*known, *self._loop(k), *lines], [loop.whole])
+            how, given = "combine", f"workspace + {self.partial_offset}, {self.partial_count}"
+            if k or not self.partial_count:
+                lines = self._kernel([*known, *self._loop(k), *lines], [loop.program])
                 launches.append((part, lines, splits))
             elif self.gathers:
                 first = f"const auto stage0 = rows.combine_partial<{kind}>({given});"
@@ -147,123 +138,61 @@ class ReduceText:
             ends = [*known[before:], *finish]
             launches[-1] = name, [*lines, last, "{", *(f"  {x}" for x in ends), "}"], splits
         elif finish or rest:
-            programs = [*(loop.whole for loop in rows.loops[count:]), rows.after]
+            programs = [*(loop.program for loop in rows.loops[count:]), rows.after]
             lines = self._kernel([*known, *rest, *finish], programs)
             launches.append(("finish", lines, splits if rest else 1))
         return launches
-
-    @cached_property
-    def _values(self) -> Mapping[str, Value]:
-        return values_of(self.rows)
-
-    @property
-    def _several(self) -> bool:
-        """Whether a thread has a run of rows."""
-        return self.shape.length > 1 and not self.shape.rows_apart
-
-    @property
-    def _inner(self) -> int:
-        """The axis along which runs lie."""
-        rows = self.rows
-        return (rows.reduced_axes if self.shape.rows_apart else rows.kept_axes)[-1]
-
-    @property
-    def _lane(self) -> list[str]:
-        """The indices of an element of a run."""
-        return ["lane" if d == self._inner else name for d, name in enumerate(self.names)]
 
     def _stage(self, number: int) -> str:
         """The type of a stage's results."""
         return f"Several<Stage{number}, {self.shape.length}>" if self._several else f"Stage{number}"
 
     def _kernel(self, lines: Sequence[str], programs: Iterable[RegisterProgram]) -> list[str]:
-        """The statements of a kernel, with the row's indices that its programs use before them."""
+        """The statements of a kernel, after definitions of the row's indices that its programs
+        use."""
         row = self._indices("rows.row", self.rows.kept_axes, joined(programs))
         return ["const Rows rows(block);", *row, *lines]
 
-    def _indices(self, whole: str, axes: Sequence[int], program: RegisterProgram) -> list[str]:
-        """Definitions of the indices along `axes` that the program uses, from the linear index."""
-        names, extents = self.names, [self.rows.domain.extents[d] for d in axes]
-        return decomposed(whole, [names[d] for d in axes], extents, self.index, program.used(names))
-
-    def _address(self, statement: Statement) -> Address | None:
-        return plain_address(statement, self._values)
-
-    def _loads(self, program: RegisterProgram) -> dict[Address, str]:
-        """What the program loads of every element, each with the register that it is for first."""
-        loads: dict[Address, str] = {}
-        for s in program.statements:
-            if isinstance(s, Load) and (address := self._address(s)):
-                loads.setdefault(address, s.results[0].name)
-        return loads
-
-    def _run(self, address: Address) -> str:
-        """The type of what is moved at once."""
-        element = C_TYPES[self._values[address.pointer].type.dtype]
-        return f"Run<{element}, {self.shape.length if self._varies(address) else 1}>"
-
-    def _varies(self, address: Address) -> bool:
-        """Whether the elements of a run have neighbours there."""
-        assert address.access is not None
-        return self.shape.length > 1 and address.access.strides[self._inner] != 0
-
-    def _place(self, address: Address, const: str = "const ") -> str:
-        """The memory of a run, from its first element on."""
-        assert address.access is not None
-        offset = address.access.text(self.names)
-        return f"*reinterpret_cast<{const}{self._run(address)}*>({address.pointer} + {offset})"
-
-    def _loading(self, name: str, loads: Mapping[Address, str]) -> tuple[list[str], list[str]]:
-        """The struct `name` of what is loaded at once, and the functor that loads it."""
-        fields = [f"  {self._run(address)} {field};" for address, field in loads.items()]
-        accesses = tuple(Load((), (address,)) for address in loads)
-        functor = [
-            f"[&]({self.index} column) {{",
-            *(f"  {x}" for x in self._column(RegisterProgram(accesses, {}, {}))),
-            *wrapped(f"  return {name}{{", list(map(self._place, loads)), "};"),
-            "}",
-        ]
-        return [f"struct {name} {{", *fields, "};"], functor
-
-    def _column(self, program: RegisterProgram) -> list[str]:
-        return self._indices("column", self.rows.reduced_axes, program)
-
-    def _hold(self) -> list[str]:
+    def _row_loads(self) -> list[str]:
         """The statements that load what all loops read."""
-        if not self.shape.held:
+        if not self.shape.keeps_row:
             return []
-        struct, functor = self._loading("Loads", self._held)
-        kept = f"Held<Loads, {self.shape.own}, {self.shape.shared}, Rows::threads> held;"
+        struct, functor = self._loading("Loads", self._kept_loads)
+        steps = f"{self.shape.register_steps}, {self.shape.shared_steps}"
+        kept = f"Held<Loads, {steps}, Rows::threads> held;"
         named = [f"const auto load_step = {functor[0]}", *functor[1:-1], "};"]
         lines = [*struct, *named, kept]
-        if self.shape.shared:
-            lines.append(f"static_assert(sizeof(Loads) == {self._bytes_held});")
+        if self.shape.shared_steps:
+            lines.append(f"static_assert(sizeof(Loads) == {self._kept_bytes});")
             lines.append("held.memory = dynamic_shared;")
         return [*lines, "rows.hold(held, load_step);"]
 
     @property
     def shared_bytes(self) -> int:
-        """Of shared memory that holds elements."""
-        return self.shape.shared and self.shape.shared * self.shape.threads * self._bytes_held
+        """Bytes of shared memory for kept loads."""
+        return (
+            self.shape.shared_steps
+            and self.shape.shared_steps * self.shape.threads * self._kept_bytes
+        )
 
     @property
-    def _bytes_held(self) -> int:
-        """Of what is held of a step, as a struct."""
+    def _kept_bytes(self) -> int:
+        """Bytes of a step's kept loads as a struct."""
         end = widest = 0
-        for size in map(self._bytes, self._held):
+        for size in map(self._bytes, self._kept_loads):
             own = min(size, 16)
             end, widest = -(-end // own) * own + size, max(widest, own)
         return -(-end // widest) * widest
 
     @cached_property
-    def _held(self) -> dict[Address, str]:
+    def _kept_loads(self) -> dict[Address, str]:
         return self._loads(joined(loop.body for loop in self.rows.loops))
 
     def _loop(self, number: int) -> list[str]:
         """The statements of a loop: what is the same for a whole row, then each column."""
-        loop, held = self.rows.loops[number], self.shape.held
+        loop, held = self.rows.loops[number], self.shape.keeps_row
         head, program, sources = self._before(loop)
-        loads = self._held if held else self._loads(loop.body)
+        loads = self._kept_loads if held else self._loads(loop.body)
         sources |= {address: f"loads.{field}" for address, field in loads.items()}
         kind = "Loads" if held else f"Loads{number}"
         stage, settings = self._stage(number), [self._stage(number)] if loop.sums else []
@@ -274,7 +203,7 @@ class ReduceText:
             size = sum(map(self._bytes, loads))
             taps = sum(s.taps for s in loop.body.statements if isinstance(s, Call))
             size += 4 * taps * self.shape.length  # what calls load waits in registers as well
-            settings.append(str(max(1, min(4, self._ahead(number) // max(size, 1)))))
+            settings.append(str(max(1, min(4, self._prefetch_bytes(number) // max(size, 1)))))
         call = f"rows.{'reduce' if loop.sums else 'each'}"
         call += f"<{', '.join(settings)}>(" if settings else "("
         call = f"const {stage} stage{number} = {call}" if loop.sums else call
@@ -284,25 +213,20 @@ class ReduceText:
         known = self._results(number) if loop.sums and self.shape.splits == 1 else ()
         return [*head, call, *(f"    {x}" for x in (*first, *body)), "    });", *known]
 
-    def _ahead(self, number: int) -> int:
-        """The bytes that a thread loads ahead in a loop."""
+    def _prefetch_bytes(self, number: int) -> int:
+        """Bytes that a thread loads ahead in a loop."""
         sums = [s for loop in self.rows.loops[:number] for s in loop.sums]
         held = sum(s.value.type.numpy_dtype.itemsize for s in sums) * self.shape.length
         return min(AHEAD_BYTES, HELD_BYTES - held)
 
-    def _bytes(self, address: Address) -> int:
-        size = self._values[address.pointer].type.numpy_dtype.itemsize
-        return size * self.shape.length if self._varies(address) else size
-
     def _before(self, loop: RowLoop) -> tuple[list[str], RegisterProgram, dict[Address, str]]:
-        """The statements before a loop, the loop's own, and the registers that hold runs of what
-        there is once per row. Of a run of rows, only loads come before the loop: the compiler moves
-        what is computed."""
+        """The statements before a loop, the loop's program, and the registers with runs of row
+        values. For a run of rows only loads come before the loop; the compiler hoists the rest."""
         if not self._several:
             return loop.before.lines(self.names, "1"), loop.body, {}
         runs = {a: name for a, name in self._loads(loop.before).items() if self._varies(a)}
         head = [f"const auto {name}run = {self._place(a)};" for a, name in runs.items()]
-        return head, loop.whole, {a: f"{name}run" for a, name in runs.items()}
+        return head, loop.program, {a: f"{name}run" for a, name in runs.items()}
 
     def _elements(
         self,
@@ -313,7 +237,7 @@ class ReduceText:
     ) -> list[str]:
         """The statements of a run, or of an element."""
         sums, length = loop.sums, self.shape.length
-        computed = program.only(
+        computed = program.filter(
             lambda s: not isinstance(s, Load) or self._address(s) not in sources
         )
         lines = self._column(computed)
@@ -329,11 +253,11 @@ class ReduceText:
         lines += [f"{self._run(a)} {run};" for a, run in runs.items()]
         lines += self._steps(
             [
-                *self._known(each, [s.operand for s in sums], number),
+                *self._result_definitions(each, [s.operand for s in sums], number),
                 *(self._statement(s, sources, runs) for s in each.statements),
                 *(s.joined(f"results{self._at}", operand_of(s)) for s in sums),
             ],
-            each.only(lambda s: self._address(s) is None and not self._calls(s)),
+            each.filter(lambda s: self._address(s) is None and not self._calls(s)),
         )
         return [*lines, *(f"{self._place(a, '')} = {run};" for a, run in runs.items())]
 
@@ -342,7 +266,7 @@ class ReduceText:
         return ".at[step]." if self._several else "."
 
     def _steps(self, lines: Iterable[str], program: RegisterProgram) -> list[str]:
-        """A loop over the elements of a run, which has `lane` where the program uses it."""
+        """A loop over the elements of a run, which defines `lane` where the program uses it."""
         name, index = self.names[self._inner], self.index
         own = "lane" in program.used(self._lane)
         return [
@@ -361,7 +285,7 @@ class ReduceText:
     def _statement(
         self, statement: Statement, sources: Mapping[Address, str], runs: Mapping[Address, str]
     ) -> str:
-        """A statement of one element; `sources` and `runs` are registers in the place of memory."""
+        """A statement of one element; `sources` and `runs` are registers that replace memory."""
         address = self._address(statement)
         if address and address in sources and isinstance(statement, Load):
             ((name, dtype),) = statement.results
@@ -374,25 +298,27 @@ class ReduceText:
         return statement.text(self._lane if self.shape.length > 1 else self.names, "1")
 
     def _row_outputs(self, which: str) -> list[str]:
-        """The statements that compute and store what there is once per row, by the threads of
-        `which` rows says so."""
+        """The statements that store values that exist once per row, in the threads where
+        `rows.which()`."""
         after = self.rows.after
         if not after.statements:
             return []
         lines = after.lines(self._lane if self._several else self.names, "1")
         if self._several:
-            lines = self._steps([*self._known(after, (), len(self.stages)), *lines], after)
+            lines = self._steps(
+                [*self._result_definitions(after, (), len(self.stages)), *lines], after
+            )
         return [f"if (rows.{which}()) {{", *(f"  {x}" for x in lines), "}"]
 
     def _results(self, number: int) -> list[str]:
         """The results of a stage as registers, where a thread has one row."""
         return [] if self._several else list(self._registers(number))
 
-    def _known(
+    def _result_definitions(
         self, program: RegisterProgram, operands: Iterable[str], count: int
     ) -> Iterator[str]:
-        """The results of the first `count` stages that the program or one of `operands` names, of
-        one row of a run."""
+        """The results of the first `count` stages that the program or `operands` use, of one row of
+        a run."""
         used = {*operands, *(r for s in program.statements for r in s.operands)}
         for number in range(count if self._several else 0):
             yield from self._registers(number, used)

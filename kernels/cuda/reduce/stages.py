@@ -1,4 +1,4 @@
-"""The results of a stage of a reduction as a struct of C++."""
+"""The results of a stage of a reduction as a C++ struct."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def stage_struct(number: int, loop: RowLoop) -> list[str]:
 
 
 def _kind(sum: RowReduction) -> str:
-    """The type of a result."""
+    """The C++ type of a result."""
     plain = "int" if _small(sum) else C_TYPES[sum.dtype]
     return f"Deviations<{plain}>" if sum.combine == "deviations" else plain
 
@@ -41,9 +41,10 @@ def _identity(sum: RowReduction) -> str:
 
 
 def _small(sum: RowReduction) -> bool:
-    """Whether it is held as an int: results are whole words, so that lanes can exchange them."""
+    """Whether it is stored as an int: results are whole words, so that lanes can exchange them."""
     return DTYPES[sum.dtype].itemsize < 4
 
 
 def operand_of(sum: RowReduction) -> str:
+    """The C++ expression of the operand of a reduction."""
     return f"static_cast<int>({sum.operand})" if _small(sum) else sum.operand

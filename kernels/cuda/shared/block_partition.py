@@ -1,7 +1,7 @@
-"""Block partition: the arguments of a kernel of which each block touches its own rows alone.
+"""Block partition: find the arguments of which each block touches only its own rows.
 
-In a joined launch such a block is played by the same one in each iteration of a loop, so that what
-passes from part to part, and from iteration to iteration, needs no wait of all blocks.
+In a joined launch one block runs the same block of each part in every iteration of a loop, so that
+values in such arguments pass between parts and iterations without a barrier of all blocks.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ from graphc.ir import ROW_MAJOR, Graph, Value
 
 
 def owned(body: Graph, blocks: int, sums: Value | None = None) -> tuple[int, ...]:
-    """The numbers of the arguments, inputs and then outputs, of which block i of so many touches
-    the i-th of equal parts alone, if it computes the i-th of equal parts of the outputs' rows, the
-    first axis; or those of `sums`, of which outputs are made. Empty if the outputs have not the
-    same rows, or others than the sums, or those not equal parts."""
+    """The numbers of the arguments (inputs, then outputs) of which block i of `blocks` touches only
+    the i-th equal part.
+
+    Block i computes the i-th equal part of the rows, the first axis, of the outputs, or of `sums`
+    from which the outputs are computed. Empty if outputs or sums have different rows, or rows that
+    do not divide evenly.
+    """
     heads = {v.type.shape[:1] for v in body.outputs}
     if len(heads) != 1 or () in heads or next(iter(heads))[0] % blocks:
         return ()

@@ -1,4 +1,4 @@
-"""The source around the body of a CUDA kernel: provenance, includes, signatures."""
+"""Print what surrounds the body of a CUDA kernel: provenance, includes, signature."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from graphc.ir import Graph, Value, dtype_name
 from graphc.kernels.program.body.literals import memory_literal
 from graphc.kernels.program.body.names import identifier
-from graphc.kernels.program.body.statement import Load, RegisterProgram
+from graphc.kernels.program.body.statement import RegisterProgram
 from graphc.kernels.program.body.window import WINDOWS
 from graphc.kernels.program.joined import RESIDENT as RESIDENT
 from graphc.kernels.program.joined import THREADS as THREADS
@@ -30,12 +30,12 @@ from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
 
 FEW_THREADS = 128
-"""Threads of a block whose threads or warps work alone, each on rows of its own."""
+"""Threads of a block whose threads or warps work independently, each on its own rows."""
 SHARED_BYTES = 48 * 1024
-"""Bytes of shared memory that static arrays of a block may take, by CUDA's programming guide."""
+"""The most bytes of static shared memory of a block, by CUDA's programming guide."""
 BLOCKS = 264
-"""Blocks that fill a large device: two for each of 132 multiprocessors. A constant, so that
-kernels, and with them results, do not depend on the device."""
+"""Blocks that fill a large device: two per multiprocessor on 132. A constant, so that kernels, and
+with them results, do not depend on the device."""
 
 
 JOINABLE = (
@@ -46,8 +46,8 @@ JOINABLE = (
     "reduce/reduce",
     "recurrent/rows",
 )
-"""The headers whose templates take the block that they do the work of: several such kernels can be
-parts of one launch (joined_launch.py)."""
+"""Headers whose templates take the block that they do the work of, so that their kernels can be
+parts of a joined launch (joined_launch.py)."""
 TENSOR_HEADERS = (
     "convolution/halo",
     "convolution/halo_gradient",
@@ -57,33 +57,35 @@ TENSOR_HEADERS = (
     "contract/tiles/wgmma",
     "contract/tiles/wgmma_bulk",
 )
-"""Those whose templates take the block as well, and cannot be parts of a joined launch."""
+"""Headers whose templates take the block too, but cannot be parts of a joined launch."""
 GROUPABLE = (
     "convolution/halo",
     "convolution/halo_gradient",
     "convolution/im2col_gradient",
     "contract/tiles/tensor",
 )
-"""Those of them whose blocks may be some of a launch (grouped_gemm.py)."""
+"""Those of them whose blocks can share a launch with other kernels' (grouped_gemm.py)."""
 DYNAMIC = "extern __shared__ __align__(16) unsigned char dynamic_shared[];"
+"""The declaration of dynamic shared memory."""
 PANELS = DYNAMIC.replace("16", "1024")
-"""For wgmma, whose panels begin at multiples of 1024."""
+"""The declaration for wgmma, whose panels begin at multiples of 1024 bytes."""
 """The shared memory whose size a launch gives."""
 
 
 @dataclass(frozen=True)
 class Signature:
-    """The parameters of a kernel: C types and names of the body's inputs, its outputs and, last,
-    the workspace. Those of `inplace` pairs are not `__restrict__`."""
+    """The parameters of a kernel: the body's inputs, its outputs and, last, the workspace. Pointers
+    in `inplace` pairs are not `__restrict__`."""
 
     pointers: Mapping[Value, str]
     body: Graph
     inplace: tuple[tuple[int, int], ...] = ()
     workspace: bool = False
+    """Whether it has a workspace."""
 
     def types(self, restrict: bool = True) -> tuple[str, ...]:
-        """`restrict` says that no other parameter, and no other block of the launch, has what is
-        read through one: the compiler may then read by way of a cache that sees no writes."""
+        """The C types. `restrict` promises that no other parameter and no other block writes what
+        is read through a parameter, so that the compiler may use the read-only cache."""
         inputs, outputs = ({pair[side] for pair in self.inplace} for side in (0, 1))
         values = [("const ", v, i in inputs) for i, v in enumerate(self.body.inputs)]
         values += [("", v, o in outputs) for o, v in enumerate(self.body.outputs)]
@@ -109,9 +111,11 @@ def kernel_text(
     maps: Sequence[str] = (),
     cluster: int = 1,
 ) -> list[str]:
-    """The lines of an `extern "C"` kernel of `threads` per block with `lines` as its body, of which
-    a multiprocessor shall hold at least `blocks` blocks. It takes tensor maps of these names behind
-    its arguments; so many blocks are a `cluster`."""
+    """The lines of an `extern "C"` kernel of `threads` per block with `lines` as its body.
+
+    A multiprocessor must hold at least `blocks` blocks. Tensor maps named `maps` follow its
+    arguments; `cluster` blocks form a cluster.
+    """
     bounds = launch_bounds(threads, blocks)
     bounds += f" __cluster_dims__({cluster}, 1, 1)" * (cluster > 1)
     constants = [f"const __grid_constant__ TensorMap {name}" for name in maps]
@@ -120,15 +124,15 @@ def kernel_text(
 
 
 def launch_bounds(threads: int, blocks: int) -> str:
-    """The bounds of a kernel of so many threads per block, of which a multiprocessor shall hold at
-    least `blocks` (0: any number); one block of `THREADS` or more is said, as ptxas makes room
-    for two of them otherwise."""
+    """The `__launch_bounds__` of a kernel, of which a multiprocessor must hold at least `blocks`
+    blocks (0: any). One block of `THREADS` or more is stated too, as ptxas otherwise reserves
+    registers for two."""
     said = blocks > 1 or (blocks == 1 and threads >= THREADS)
     return f"__launch_bounds__({threads}{f', {blocks}' * said})"
 
 
 def entry(symbol: str, bounds: str, parameters: Sequence[str], lines: Sequence[str]) -> list[str]:
-    """The lines of an `extern "C"` kernel of these bounds with `lines` as its body."""
+    """The lines of an `extern "C"` kernel with these bounds and `lines` as its body."""
     return [
         f'extern "C" __global__ void {bounds}',
         *wrapped(f"{symbol}(", parameters, ") {"),
@@ -138,7 +142,7 @@ def entry(symbol: str, bounds: str, parameters: Sequence[str], lines: Sequence[s
 
 
 def wrapped(head: str, items: Sequence[str], tail: str) -> list[str]:
-    """`head`, the items with commas, `tail`: on one line if they fit, else on further ones."""
+    """`head`, the comma-separated items and `tail`, wrapped where they do not fit one line."""
     indent = " " * (len(head) - len(head.lstrip()) + 4)
     lines, line = [], head
     for i, item in enumerate(items):
@@ -156,42 +160,45 @@ def source(
     sections: Sequence[Sequence[str]],
     dynamic: bool = False,
 ) -> str:
-    """The text of a kernel's file. It lies within the namespace of the headers, whose functions
-    hide the toolkit's of the same name, and in one of its own, so that files can be joined. What is
-    `dynamic` of shared memory lies outside of both, where it has one name for all."""
-    body = joined_lines(sections)
-    includes = included(headers)
+    """The text of a kernel's file.
+
+    It is in the namespace of the headers, whose functions hide the toolkit's of the same name, and
+    in one of its own, so that files can be concatenated. `dynamic` shared memory is declared
+    outside of both, under one name for all.
+    """
+    body = join_sections(sections)
+    includes = include_lines(headers)
     panels = any(header.startswith("contract/tiles/wgmma") for header in headers)
     includes += f"\n\n{PANELS if panels else DYNAMIC}" if dynamic else ""
     space = f"graphc::{symbol_of(node, 'text')}"
-    return f"{provenance(node)}\n{includes}\n\n{within(space, body)}\n"
+    return f"{provenance(node)}\n{includes}\n\n{in_namespace(space, body)}\n"
 
 
-def joined_lines(sections: Sequence[Sequence[str]]) -> str:
-    """Sections of lines, with an empty line between two."""
+def join_sections(sections: Sequence[Sequence[str]]) -> str:
+    """Sections of lines, separated by empty lines."""
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
-def included(headers: Sequence[str]) -> str:
-    """The directives that include the headers of these names."""
+def include_lines(headers: Sequence[str]) -> str:
+    """The `#include` directives of these headers."""
     return "\n".join(f'#include "cuda/{h}.cuh"' for h in headers)
 
 
-def within(space: str, body: str) -> str:
-    """`body` in a namespace."""
+def in_namespace(space: str, body: str) -> str:
+    """`body` in the namespace `space`."""
     return f"namespace {space} {{\n\n{body}\n\n}}  // namespace {space}"
 
 
-def part_space(kernel: Kernel, last: GridLaunch) -> str:
-    """The functions of a kernel's parts, in a namespace of their own; its `Block` is one of the
-    `last` launch."""
-    assert kernel.parts is not None, f"{kernel.name} may be part of a launch"
+def part_namespace(kernel: Kernel, last: GridLaunch) -> str:
+    """The device functions of a kernel in a namespace of their own, where `Block` is the type of
+    the `last` launch's blocks."""
+    assert kernel.device_functions is not None, f"{kernel.name} may be part of a launch"
     block = f"using Block = PartBlock<{last.block[0]}, {SHARED_BYTES}>;"
-    return within(f"graphc::{kernel.name}_part", f"{block}\n\n{kernel.parts.text}")
+    return in_namespace(f"graphc::{kernel.name}_part", f"{block}\n\n{kernel.device_functions.text}")
 
 
 def provenance(node: KernelNode) -> str:
-    """A comment: the kernel's name, its ops and where in the user's program they come from."""
+    """A comment with the kernel's name, its ops and their lines in the user's program."""
     ops = "; ".join(dict.fromkeys(n.op.name for n in node.leaves))
     text = " ".join(part for part in (f"{node.op.kernel}: {ops}", str(node.where)) if part)
     return textwrap.fill(text, 98, initial_indent="// ", subsequent_indent="// ")
@@ -207,16 +214,10 @@ def constant_arrays(program: RegisterProgram) -> list[str]:
     return lines
 
 
-def loads_apart(program: RegisterProgram) -> tuple[RegisterProgram, RegisterProgram]:
-    """The loads that depend on nothing that is computed, and the rest."""
-    loads = program.only(lambda s: isinstance(s, Load) and not s.operands)
-    return loads, program.only(lambda s: s not in loads.statements)
-
-
-def decomposed(
+def delinearize(
     whole: str, names: Sequence[str], extents: Sequence[int], index: str, used: Collection[str]
 ) -> list[str]:
-    """Definitions of the indices `names`, of these extents, from the linear index `whole`; only of
+    """Definitions of the indices `names` with these extents from the linear index `whole`; only of
     those that are `used`."""
     size, step = math.prod(extents), math.prod(extents)
     definitions = []
@@ -229,7 +230,8 @@ def decomposed(
 
 
 def memory_order(values: Collection[Value]) -> tuple[int, ...]:
-    """The axes of values of one shape, slowest first as most of their bytes lie in memory."""
+    """The axes of values of one shape from slowest to fastest, as most of their bytes are laid
+    out."""
     bytes_of: dict[tuple[int, ...], int] = {}
     for value in values:
         order = value.type.layout.order(value.type.rank)
@@ -238,14 +240,14 @@ def memory_order(values: Collection[Value]) -> tuple[int, ...]:
 
 
 def index_type(body: Graph) -> str:
-    """The C++ type of element indices and offsets in a kernel of `body`. A thread past the end may
-    compute an index beyond the last one: int has room for that."""
+    """The C++ type of element indices and offsets in a kernel of `body`. int leaves room for
+    threads past the end, which may compute an index beyond the last."""
     values = (*body.inputs, *(v for n in body.nodes for v in n.outputs))
     return "int" if all(v.type.size < 2**30 for v in values) else "int64_t"
 
 
 class LaunchMode(Enum):
-    """How a launch is played: by a kernel of its own, as part of a joined launch, or as either."""
+    """Whether a launch serves the kernel alone, a joined launch, or either."""
 
     ALONE = auto()
     JOINED = auto()
@@ -253,7 +255,7 @@ class LaunchMode(Enum):
 
 
 class Launches:
-    """The launches of a kernel, one after another, each of a function of the same parameters."""
+    """Collects the launches of a kernel, each of a function with the same parameters."""
 
     def __init__(
         self,
@@ -281,41 +283,45 @@ class Launches:
         owned: tuple[int, ...] = (),
         maps: Mapping[str, TensorMap] = MappingProxyType({}),
         cluster: int = 1,
-        played: LaunchMode = LaunchMode.EITHER,
+        mode: LaunchMode = LaunchMode.EITHER,
     ) -> None:
-        """Launch `lines` in `blocks` times `splits` blocks of `threads`, of which a multiprocessor
-        shall hold at least `resident`; `shared` bytes are `dynamic_shared`; `owned` as of
-        `GridLaunch`; `maps` by the names of parameters. So many blocks are a `cluster`. What is
-        `played` in one way alone has others in its place for the other way, of the same bits."""
+        """Add a launch of `lines` in `blocks` times `splits` blocks of `threads`.
+
+        A multiprocessor must hold at least `resident` blocks; `shared` bytes are dynamic shared
+        memory; `owned` is that of `GridLaunch`; `maps` are by parameter name; `cluster` blocks form
+        a cluster. A launch of one `mode` has counterparts of the other mode that give the same
+        bits.
+        """
         symbol = symbol_of(self.node, part)
-        if played is not LaunchMode.JOINED:
+        if mode is not LaunchMode.JOINED:
             own = (symbol, self._signature, threads, [*lines], resident, [*maps], cluster)
             self._own.append(own)
-        if played is not LaunchMode.ALONE:
+        if mode is not LaunchMode.ALONE:
             parameters = ("const Own& block", *self._signature.parameters(restrict=False))
             head = wrapped(f"GRAPHC_INLINE void {symbol}(", parameters, ") {")
             self._parts.append(["template <class Own>", *head, *(f"  {x}" for x in lines), "}"])
         grid, block = (blocks, splits, 1), (threads, 1, 1)
         launch = GridLaunch(symbol, grid, block, shared, owned, maps=(*maps.values(),))
-        self._grids.append((launch, resident, played))
+        self._grids.append((launch, resident, mode))
 
-    def counters(self, count: int, played: LaunchMode = LaunchMode.EITHER) -> str:
-        """The name of new counters, of tickets that the blocks of one launch that is so `played`
-        draw (tickets.cuh). They are variables of the kernel's file: no launch of another file has
-        them, and those of one file must not be at once."""
+    def counters(self, count: int, mode: LaunchMode = LaunchMode.EITHER) -> str:
+        """The name of `count` new ticket counters (tickets.cuh) for one launch of this `mode`. They
+        are variables of the kernel's file: launches of other files have their own, and launches of
+        the same file must not overlap."""
         name = f"counters{len(self._counters) or ''}"
-        self._counters.append((f"__device__ unsigned {name}[{count}];", played))
+        self._counters.append((f"__device__ unsigned {name}[{count}];", mode))
         return name
 
-    def through_patches(self, patches: tuple[int, int], multiple: int = 1) -> None:
-        """Say of the last launch that its blocks go through `patches` and, as part of another, are
-        to be played by a `multiple` of so many blocks."""
+    def set_patches(self, patches: tuple[int, int], multiple: int = 1) -> None:
+        """Let the last launch's blocks cover `patches` and, in a joined launch, come in a
+        `multiple`."""
         launch, resident, played = self._grids[-1]
         launch = replace(launch, patches=patches, multiple=multiple)
         self._grids[-1] = launch, resident, played
 
-    def hold(self, lines: Sequence[str], type: str) -> None:
-        """Let `lines` make what block number `block` of the last launch may hold, a `Held`."""
+    def add_resident_loader(self, lines: Sequence[str], type: str) -> None:
+        """Let `lines` load the operand that a block of the last launch can keep resident, into a
+        `Held`."""
         symbol = f"{self._grids[-1][0].symbol}_hold"
         parameters = ("Held& held", "unsigned block", *self._signature.parameters(restrict=False))
         head = wrapped(f"GRAPHC_INLINE void {symbol}(", parameters, ") {")
@@ -330,9 +336,11 @@ class Launches:
         note: str = "",
         block: str = "WholeBlock",
     ) -> Kernel:
-        """The kernel, whose text has `sections` before its functions, the first of which may say
-        what a `block` of this type does. Whole ones that draw no tickets can be parts of a
-        launch."""
+        """The kernel, with `sections` before its functions.
+
+        `block` is the type of the blocks whose work the functions do. Kernels of whole blocks
+        without tickets get device functions for joined launches.
+        """
         alone = [x for x, _, played in self._grids if played is not LaunchMode.JOINED]
         op, dynamic = self.node.op, any(launch.shared_bytes for launch in alone)
         pools = any(n.op.name in WINDOWS for n in self.node.body.nodes)
@@ -340,10 +348,10 @@ class Launches:
         parts, kind, given = None, [], []
         plain = block == "WholeBlock" and all(p is LaunchMode.ALONE for _, p in self._counters)
         if headers and headers[0] in (*JOINABLE, *GROUPABLE) and plain:
-            text = joined_lines([*sections, *self._parts])
-            within = [(x, resident) for x, resident, p in self._grids if p is not LaunchMode.ALONE]
-            others = tuple(x for x, _ in within) if self._counters else ()
-            parts = DeviceFunctions(tuple(headers), text, tuple(r for _, r in within), others)
+            text = join_sections([*sections, *self._parts])
+            grids = [(x, resident) for x, resident, p in self._grids if p is not LaunchMode.ALONE]
+            others = tuple(x for x, _ in grids) if self._counters else ()
+            parts = DeviceFunctions(tuple(headers), text, tuple(r for _, r in grids), others)
         if headers and headers[0] in (*JOINABLE, *TENSOR_HEADERS):
             kind, given = [f"using Block = {block};"], ["const Block block;"]
         functions = (
@@ -361,14 +369,14 @@ class Launches:
             bytes=moved_bytes(self.node),
             inplace=self.inplace,
             launches=tuple(alone),
-            parts=parts,
+            device_functions=parts,
             choice=choice,
             note=note,
-            draws=bool(self._counters),
+            draws_tickets=bool(self._counters),
         )
 
 
 def symbol_of(node: KernelNode, part: str = "kernel") -> str:
-    """The name of a kernel of the node. It always says which part it is: a kernel that is called
-    `exp` must not be taken for the function."""
+    """The symbol of a kernel of the node. It always names the part, so that a kernel called `exp`
+    is not taken for the function."""
     return f"{identifier(node.op.kernel)}_{part}"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from graphc.ir import Value
-from graphc.kernels.cuda.shared.kernel_source import THREADS, decomposed
+from graphc.kernels.cuda.shared.kernel_source import THREADS, delinearize
 from graphc.kernels.cuda.shared.runs import Runs
 from graphc.kernels.loops.language import Loop, Nest, Step, walk
 from graphc.kernels.program.body.statement import RegisterProgram
@@ -97,7 +97,7 @@ class ThreadLoops:
     def _define(self, program: RegisterProgram) -> list[str]:
         """The definitions of the indices that `program` uses, from i."""
         names, extents = self._names, self.nest.domain.extents
-        return decomposed("i", names, extents, self.index, program.used(names) - {"i"})
+        return delinearize("i", names, extents, self.index, program.used(names) - {"i"})
 
 
 def run_lines(

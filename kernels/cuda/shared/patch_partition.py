@@ -1,9 +1,8 @@
-"""Patch partition: the arguments of a kernel of which each block touches one patch of rows and
+"""Patch partition: find the arguments of which each block touches only one patch of rows and
 columns, in each section of the columns.
 
-In a joined launch all parts that go through the same patches are played by the same blocks, so that
-what passes from part to part needs no wait of all blocks (`block_partition.py` has the same for
-whole rows).
+In a joined launch one block runs the same patch of all parts, so that values pass between parts
+without a barrier of all blocks (see `block_partition.py` for whole rows).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ PATCH = 16
 
 
 def count(rows: int, columns: int) -> int:
-    """Patches, of which some are cut at the last row or column."""
+    """The number of patches; those at the last row or column may be partial."""
     return -(-rows // PATCH) * -(-columns // PATCH)
 
 
@@ -29,9 +28,9 @@ def owned(
     pointers: Mapping[Value, str],
     patches: tuple[int, int],
 ) -> tuple[int, ...]:
-    """The numbers of the arguments, inputs and then outputs, of which `program` touches, for each
-    of as many rows and columns as `patches` go through, that row and column of a section alone; or
-    nothing at all."""
+    """The numbers of the arguments (inputs, then outputs) of which `program` touches, for each row
+    and column of `patches`, only the element of that row and column in each section. Empty if it
+    touches any other way."""
     touched: dict[str, bool] = {}
     sizes = {name: value.type.size for value, name in pointers.items()}
     for statement in program.statements:
@@ -51,7 +50,7 @@ def owned(
 
 
 def _is_own(access: AffineAccess | None, size: int, rows: int, columns: int) -> bool:
-    """Whether it is the element of the row and column, of a section of that row."""
+    """Whether `access` is the element of the row and column in a section of that row."""
     if access is None or access.divisor != 1 or rows < 2 or size % (rows * columns):
         return False
     pitch = size // rows

@@ -1,5 +1,5 @@
-"""Pointwise bodies whose threads do runs of neighbours, which move between memory and registers as
-one access of up to 16 bytes. What does not vary along a run is read and computed once."""
+"""Pointwise bodies whose threads process runs of neighbours, which move between memory and
+registers as one access of up to 16 bytes. What does not vary along a run is computed once."""
 
 from __future__ import annotations
 
@@ -24,43 +24,57 @@ from graphc.ops.pointwise.logic import C_TYPES
 RUN = 4
 """Elements of a run: 16 bytes of float32."""
 NARROW_RUN = 8
-"""Where some elements have at most two bytes: 16 bytes of float16, two times as many of float32."""
+"""Elements of a run if some have at most two bytes: 16 bytes of float16, two times 16 of
+float32."""
 
 
 @dataclass(frozen=True)
 class Runs:
-    """`once` holds what is the same for all elements of a run of `length` along the last axis of a
-    part, `each` what differs. Memory of `each` begins a run at a multiple of its size."""
+    """A program split into what is computed once per run and what is computed per element."""
 
     length: int
+    """Elements of a run along the last axis."""
     once: RegisterProgram
+    """Statements whose results are the same for all elements of a run."""
     each: RegisterProgram
+    """Statements per element. Runs in their memory are aligned to their size."""
     used: Mapping[str, Value]
+    """Values by pointer name."""
 
     @property
     def vectors(self) -> list[Load]:
-        """The loads of a vector that is not aligned."""
+        """The loads of vectors that are not aligned."""
         statements = self.each.statements
         inner = max(d for s in statements for a in s.accesses for d in range(len(a.strides)))
         loads = [s for s in statements if isinstance(s, Load)]
-        return [s for s in loads if _is_vector(s, inner) and not self._whole(s, inner)]
+        return [s for s in loads if _is_vector(s, inner) and not self._is_aligned_run(s, inner)]
 
     def lines(
         self,
         names: list[str],
         index: str,
         define: Callable[[RegisterProgram], list[str]],
-        given: str = "",
+        prologue: str = "",
         last: Sequence[str] = (),
         vectors: str = "",
     ) -> list[str]:
-        """The statements of the run at the indices `names` of its first element. `define` gives
-        the definitions of those of the indices that a program uses; `given` is a statement that
-        comes first for element `step`, `last` are some that come last. `vectors` names a struct
-        that has the elements of vectors that are not aligned."""
+        """The statements of a run whose first element has the indices `names`.
+
+        `define` gives the definitions of the indices that a program uses. `prologue` comes first
+        for element `step`, `last` after all elements. `vectors` names a struct with the elements of
+        unaligned vectors.
+        """
         inner = len(names) - 1
-        loads = [s for s in self.each.statements if isinstance(s, Load) and self._whole(s, inner)]
-        stores = [s for s in self.each.statements if isinstance(s, Store) and self._whole(s, inner)]
+        loads = [
+            s
+            for s in self.each.statements
+            if isinstance(s, Load) and self._is_aligned_run(s, inner)
+        ]
+        stores = [
+            s
+            for s in self.each.statements
+            if isinstance(s, Store) and self._is_aligned_run(s, inner)
+        ]
         runs = {id(s): f"run{number}" for number, s in enumerate((*loads, *stores))}
         lane = [*names[:-1], "lane"]
         known = {id(s): f"{vectors}.{s.results[0].name}" for s in self.vectors if vectors}
@@ -74,10 +88,10 @@ class Runs:
             )
         lines += [f"{self._memory(store, names)[0]} {runs[id(store)]};" for store in stores]
         lines += ["#pragma unroll", f"for (int step = 0; step < {self.length}; step++) {{"]
-        alone = self.each.only(lambda s: id(s) not in {*runs, *known} and not _calls(s))
+        alone = self.each.filter(lambda s: id(s) not in {*runs, *known} and not _calls(s))
         if alone.used(lane) & {"lane"}:
             lines.append(f"  const {index} lane = {names[-1]} + step;")
-        lines += [f"  {given}"] if given else []
+        lines += [f"  {prologue}"] if prologue else []
         for statement in self.each.statements:
             name = known.get(id(statement)) or runs.get(id(statement), "")
             lines.append(f"  {_step(statement, name, lane)}")
@@ -87,14 +101,14 @@ class Runs:
             lines.append(f"*reinterpret_cast<{kind}*>({place}) = {runs[id(store)]};")
         return lines
 
-    def _whole(self, statement: Statement, inner: int) -> bool:
-        """Whether a load or store is of aligned runs; else it is one of each element."""
+    def _is_aligned_run(self, statement: Statement, inner: int) -> bool:
+        """Whether a load or store moves aligned runs, not single elements."""
         address = _address(statement)
         known = address.pointer in self.used
         return known and aligned(address.access, self.used[address.pointer], inner, self.length)
 
     def _memory(self, statement: Statement, names: list[str]) -> tuple[str, str]:
-        """The type and the address of what a load or store moves."""
+        """The type and address of the run that a load or store moves."""
         address = _address(statement)
         element = C_TYPES[self.used[address.pointer].type.dtype]
         assert address.access is not None
@@ -104,10 +118,12 @@ class Runs:
 def runs_of(
     part: PointwiseNest, program: RegisterProgram, shortest: bool = False, tails: bool = False
 ) -> Runs | None:
-    """How `program` goes through `part` in runs, of `RUN` elements if the `shortest` are wanted;
-    None where memory is not read and written in whole aligned ones. Where `tails` are allowed, as
-    what is behind the last whole run is done apart, so are loads of a vector that is not aligned,
-    of which an element is read at a time."""
+    """Split `program` over `part` into runs, of `RUN` elements if `shortest`.
+
+    None where memory is not accessed in whole aligned runs. With `tails`, the elements after the
+    last whole run are handled by the caller, and loads of an unaligned vector are allowed; these
+    read single elements.
+    """
     inner = part.domain.rank - 1
     if inner < 0:
         return None
@@ -136,8 +152,8 @@ def runs_of(
 
 
 def aligned(access: AffineAccess | None, value: Value, inner: int, length: int) -> bool:
-    """Whether neighbours along the axis `inner` are so in memory, and runs begin at multiples of
-    `length` elements. So must the value itself, which may be a slice of a loop's stack."""
+    """Whether neighbours along axis `inner` are contiguous and runs begin at multiples of `length`
+    elements, in the value and in memory: it may be a slice of a loop's stack."""
     if access is None or access.divisor != 1 or access.strides[inner] != 1:
         return False
     starts = (value.type.size, access.offset, *access.strides[:inner])
@@ -145,7 +161,7 @@ def aligned(access: AffineAccess | None, value: Value, inner: int, length: int) 
 
 
 def _is_vector(statement: Statement, inner: int) -> bool:
-    """Whether it loads neighbours along the axis `inner` that are the same for all others."""
+    """Whether it loads neighbours along axis `inner` that do not depend on other axes."""
     access = _address(statement).access
     if not isinstance(statement, Load) or access is None or access.divisor != 1:
         return False
@@ -153,8 +169,8 @@ def _is_vector(statement: Statement, inner: int) -> bool:
 
 
 def makes_runs(statement: Statement, values: Mapping[str, Value], inner: int, length: int) -> bool:
-    """Whether a statement is a call for windows that makes elements of `length` neighbours along
-    the axis `inner` at once: those have the same pixels, and whole aligned runs in memory."""
+    """Whether a statement is a window call that can compute `length` neighbours along axis `inner`
+    at once: they have the same pixels, and whole aligned runs in memory."""
     if not isinstance(statement, Call) or statement.function not in WINDOWS:
         return False
     for a in statement.arguments:
@@ -167,33 +183,35 @@ def makes_runs(statement: Statement, values: Mapping[str, Value], inner: int, le
 
 
 def call_of_run(call: Statement, names: Sequence[str], length: int) -> str:
-    """The statement that makes a run of a call's results, at the indices `names` of its first."""
+    """The statement that computes a run of a call's results; `names` are the indices of its first
+    element."""
     results = tuple(Register(f"{r.name}run", "auto") for r in call.results)
     return replace(call, results=results).text(names, str(length))
 
 
 def element_of_run(call: Statement) -> str:
-    """The statements that take element `step` of what `call_of_run` has made."""
+    """The statements that extract element `step` from the results of `call_of_run`."""
     taken = (f"vec<{C_TYPES[r.dtype]}> {r.name} = {r.name}run.at[step];" for r in call.results)
     return " ".join(f"const {text}" for text in taken)
 
 
 def _calls(statement: Statement) -> bool:
-    """Whether it is a call that makes a run, as all do that read memory."""
+    """Whether it is a call that computes a run, as all calls that read memory do."""
     return isinstance(statement, Call) and bool(statement.pointers)
 
 
 def _moves(statement: Statement) -> bool:
+    """Whether it is a load or a store."""
     return isinstance(statement, Load | Store)
 
 
 def _address(statement: Statement) -> Address:
-    """The memory that a load or store moves; without an offset where a condition guards it."""
+    """The address of a load or store; without an offset if it is conditional."""
     return next(a for a in statement.arguments if isinstance(a, Address))
 
 
 def _step(statement: Statement, run: str, lane: list[str]) -> str:
-    """A statement of one element, in the loop over `run`."""
+    """A statement of one element, within the loop over `run`."""
     if _calls(statement):
         return element_of_run(statement)
     if isinstance(statement, Load) and run:

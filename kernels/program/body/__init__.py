@@ -1,1 +1,1 @@
-"""A body as straight-line code: statements over registers, names, literals, special ops."""
+"""A body as straight-line code: statements over registers, identifiers, literals, special ops."""

@@ -1,7 +1,7 @@
-"""Turning a body graph into straight-line code: statements over registers, each written once.
+"""Lower a body graph to straight-line code that computes each value once.
 
-`BodyWriter` goes from a wanted value at an index of the domain up to the body's inputs and composes
-index maps on the way: views cost nothing, operands are read where they lie.
+`BodyWriter` starts from a requested value at an index of the domain, walks up to the body's inputs
+and composes index maps on the way. Views cost nothing: operands are read in place.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from graphc.ops.pointwise.logic import C_TYPES
 
 
 class BodyWriter(StatementWriter):
-    """Collects the statements that compute values of `body` at indices of `domain`.
+    """Writes the statements that compute values of `body` at indices of `domain`.
 
-    `pointers` names the memory of the body's inputs and of the outputs to be stored. `inputs` are
-    further values that lie in memory.
+    `pointers` names the memory of the body's inputs and of the outputs to store; `inputs` are
+    further values that are already in memory.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class BodyWriter(StatementWriter):
 
     def value(self, value: Value, places: Indices, guards: Guards = ()) -> str:
         if value in self._given:
-            at = self._settled(value, places)
+            at = self._canonical_indices(value, places)
             assert at in self._given[value], f"{value} is read at {at}"
             return self._given[value][at]
         key = (value, places, guards)
@@ -64,26 +64,27 @@ class BodyWriter(StatementWriter):
                 self._compute(self.body.producers[value], value, places, guards)
         return self._known[key]
 
-    def give(
+    def bind(
         self,
         value: Value,
         places: Indices,
         register: str,
         axes: frozenset[int] | None = None,
     ) -> None:
-        """Say that `value` at `places`, and nowhere else that was not said, is in `register`
-        already, which varies along `axes`, or all."""
-        self._given.setdefault(value, {})[self._settled(value, places)] = register
+        """Declare that `register` holds `value` at `places`, and varies along the domain `axes`
+        (None: all). The value is not computed elsewhere."""
+        self._given.setdefault(value, {})[self._canonical_indices(value, places)] = register
         self.axes[register] = frozenset(range(self.domain.rank)) if axes is None else axes
 
-    def forget(self, but: frozenset[int] | None) -> None:
-        """Compute anew from here on what depends on domain axes other than `but`; None: all."""
+    def forget(self, keep: frozenset[int] | None) -> None:
+        """Recompute from here on what depends on domain axes other than `keep`; None recomputes
+        everything."""
         known = self._known.items()
-        self._known = {k: r for k, r in known if but is not None and self.axes[r] <= but}
+        self._known = {k: r for k, r in known if keep is not None and self.axes[r] <= keep}
 
-    def _settled(self, value: Value, places: Sequence[AffineIndex]) -> Indices:
-        """`places` of `value` without the indices that are always 0: of an axis of one element all
-        are, where a guard leaves out the others."""
+    def _canonical_indices(self, value: Value, places: Sequence[AffineIndex]) -> Indices:
+        """`places` of `value` with constant 0 for axes of one element, where guards exclude other
+        indices."""
         extents = self.domain.extents
         return tuple(
             AffineIndex(
@@ -95,10 +96,11 @@ class BodyWriter(StatementWriter):
             for p, own in zip(places, value.type.shape, strict=True)
         )  # fmt: skip
 
-    def store_all(self, wanted: Sequence[tuple[Value, Piece]]) -> None:
-        """Store pieces of outputs; all are computed first, so that any may overwrite an input."""
-        registers = [self.value(piece.value, piece.source) for _, piece in wanted]
-        for (value, piece), register in zip(wanted, registers, strict=True):
+    def store_all(self, pieces: Sequence[tuple[Value, Piece]]) -> None:
+        """Compute all `pieces` of outputs, then store them, so that any store may overwrite an
+        input."""
+        registers = [self.value(piece.value, piece.source) for _, piece in pieces]
+        for (value, piece), register in zip(pieces, registers, strict=True):
             self.store(value, piece.target, register)
 
     def source(self, value: Value, places: Indices) -> tuple[Value, Type, Indices]:
@@ -111,16 +113,16 @@ class BodyWriter(StatementWriter):
         assert isinstance(node.op, View), f"{node.op.name} of {value} is not read in place"
         index = node.op.index(inner.type)
         if index is not None:
-            return self.source(inner, self._through(index, places))
+            return self.source(inner, self._compose(index, places))
         return self._reshaped(value, inner), value.type, places
 
     def address(self, value: Value, places: Indices) -> AffineAccess:
-        """Where the elements of `value`, a view of an input, lie in the input's memory."""
+        """The access to `value`, a view of an input, in the input's memory."""
         _, type, inner = self.source(value, places)
         return memory_access(type, inner, self.domain)
 
     def _reshaped(self, value: Value, inner: Value) -> Value:
-        """The input that is read as if it had the shape of `value`: a reshape moves nothing."""
+        """`inner` as an input read with the shape of `value`; a reshape moves no data."""
         while not self._in_memory(inner):
             node = self.body.producers[inner]
             affine = node.op.name == "reshape" or node.op.converts_reads
@@ -129,11 +131,11 @@ class BodyWriter(StatementWriter):
         assert inner.type.layout.axis is None, f"a reshape of {inner.type} moves elements"
         return inner
 
-    def _through(self, index: Sequence[Affine], places: Sequence[AffineIndex]) -> Indices:
+    def _compose(self, index: Sequence[Affine], places: Sequence[AffineIndex]) -> Indices:
         return tuple(compose_index(a, places, self.domain.rank) for a in index)
 
     def _compute(self, node: Node, value: Value, places: Indices, guards: Guards) -> None:
-        """Put the register of `value` at (places, guards) into `_known`."""
+        """Compute `value` at (places, guards) and record its register in `_known`."""
         op = node.op
         if op.name in SPECIAL:
             registers = SPECIAL[op.name](self, node, places, guards)
@@ -153,7 +155,7 @@ class BodyWriter(StatementWriter):
         (inner,) = node.inputs
         index = node.op.index(inner.type)
         if index is not None:
-            return self.value(inner, self._through(index, places), guards)
+            return self.value(inner, self._compose(index, places), guards)
         return self.load(self._reshaped(value, inner), value.type, places, guards)
 
     def _constant(self, value: Value, array: Array, places: Sequence[AffineIndex]) -> str:
@@ -190,7 +192,7 @@ def _formula(op: Pointwise, node: Node) -> Formula:
 
 
 def _cast(source: str, target: str) -> NamedFunction:
-    """A conversion: booleans are masks, not numbers."""
+    """The conversion between two dtypes; booleans are masks, not numbers."""
     if target == "bool":
         return NamedFunction() if source == "bool" else NamedFunction("to_bool")
     return NamedFunction("from_bool" if source == "bool" else "convert", (C_TYPES[target],))

@@ -1,4 +1,4 @@
-"""Numbers as C++ text: what a register holds, and what lies in memory."""
+"""C++ literals of numbers in registers and in memory."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def number(value: object, dtype: str) -> Number:
 
 
 def memory_literal(value: object, dtype: str) -> str:
-    """A C++ initialiser of an element in memory."""
+    """The C++ initializer of an element in memory."""
     if dtype not in NARROW:
         return literal(value, dtype)
     bits = convert(np.asarray(value), DTYPES[dtype]).view(np.uint16)
@@ -49,7 +49,7 @@ def memory_literal(value: object, dtype: str) -> str:
 
 
 def literal(value: object, dtype: str) -> str:
-    """A C++ literal of the scalar `value`, as a register holds it."""
+    """The C++ literal of the scalar `value` as a register holds it."""
     if dtype == "bool":
         return "true" if value else "false"
     known = number(value, dtype)

@@ -12,26 +12,27 @@ from graphc.ir import Graph, Value
 
 
 class Identifiers:
-    """C identifiers for values: the value's own name as far as C allows, never twice."""
+    """Assigns unique C identifiers, as close to the values' own names as C allows."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._names = ir.Names(taken, mark="")
 
     def fresh(self, name: str, suffix: str = "") -> str:
+        """A new identifier made from `name`."""
         return self._names.fresh(identifier(name), f"_{suffix}")
 
     def pointers(self, body: Graph) -> Pointers:
-        """Names for the memory of the body's inputs and outputs."""
+        """Identifiers for the memory of the body's inputs and outputs."""
         values = (*body.inputs, *body.outputs)
         return Pointers((v, self.fresh(v.name, "data")) for v in values)
 
 
 class Pointers(dict[Value, str]):
-    """The names of values' memory."""
+    """Pointer identifiers by value."""
 
     @functools.cached_property
     def values_by_name(self) -> dict[str, Value]:
-        """The value behind each name."""
+        """The values by pointer identifier."""
         return {name: value for value, name in self.items()}
 
 

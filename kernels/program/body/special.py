@@ -1,7 +1,7 @@
-"""The ops of a body that are more than an expression: elements from one of several inputs or
-none (pad, concat), indices (iota, Philox), places named by data (take), and windows.
+"""Lower ops that are more than one expression per element: pad and concat, iota and Philox, take
+and searchsorted.
 
-Each function emits the statements of one node at `places` under `guards` and returns the register
+Each function writes the statements of one node at `places` under `guards` and returns the register
 of each output.
 """
 
@@ -39,7 +39,7 @@ def iota(walk: StatementWriter, node: Node, places: Indices, guards: Guards) -> 
 def philox_uniform(
     walk: StatementWriter, node: Node, places: Indices, guards: Guards
 ) -> tuple[str, ...]:
-    """A uniform number keyed by the op's seed and number, counted by step and element index."""
+    """A uniform random number from the op's seed, its number, the step and the element index."""
     op: Any = node.op
     step = walk.value(node.inputs[0], (), guards)
     access = linear_index(node.output.type.shape, places, walk.domain)
@@ -50,7 +50,7 @@ def philox_uniform(
 
 
 def pad(walk: StatementWriter, node: Node, places: Indices, guards: Guards) -> tuple[str, ...]:
-    """The input's element, or the op's value where there is none."""
+    """The input's element, or the op's fill value outside the input."""
     op: Any = node.op
     x = node.inputs[0]
     name, dtype = node.output.name, x.type.dtype
@@ -76,7 +76,7 @@ def pad(walk: StatementWriter, node: Node, places: Indices, guards: Guards) -> t
 
 
 def concat(walk: StatementWriter, node: Node, places: Indices, guards: Guards) -> tuple[str, ...]:
-    """The element of the one input that has it."""
+    """The element, from the input that contains it."""
     op: Any = node.op
     dtype, start = node.output.type.dtype, 0
     candidates: list[tuple[Guard | None, str]] = []
@@ -101,7 +101,7 @@ def concat(walk: StatementWriter, node: Node, places: Indices, guards: Guards) -
 
 
 def take(walk: StatementWriter, node: Node, places: Indices, guards: Guards) -> tuple[str, ...]:
-    """The table's element at the index that the second input names along the op's axis."""
+    """The element of the table at the index along the op's axis that the second input holds."""
     op: Any = node.op
     indices = node.inputs[1]
     last = op.axis + indices.type.rank
@@ -134,7 +134,7 @@ def _taken(
 def take_along_axis(
     walk: StatementWriter, node: Node, places: Indices, guards: Guards
 ) -> tuple[str, ...]:
-    """The table's element at the index that the second input holds for this very element."""
+    """The element of the table at the index that the second input holds for the same element."""
     op: Any = node.op
     index = walk.value(node.inputs[1], places, guards)
     return _taken(walk, node, op.axis, index, places[: op.axis], places[op.axis + 1 :], guards)
@@ -143,7 +143,7 @@ def take_along_axis(
 def searchsorted(
     walk: StatementWriter, node: Node, places: Indices, guards: Guards
 ) -> tuple[str, ...]:
-    """The place of an element of the second input in the row of the first."""
+    """The position of an element of the second input in the sorted row of the first."""
     op: Any = node.op
     table, values = node.inputs
     register = walk.value(values, places, guards)
@@ -165,3 +165,4 @@ SPECIAL: Mapping[str, Callable[[StatementWriter, Node, Indices, Guards], tuple[s
     "searchsorted": searchsorted,
     **dict.fromkeys(WINDOWS, window),
 }
+"""The lowering function of each op by its name."""

@@ -1,9 +1,9 @@
-"""Statements of a kernel's body, as values: Load, Store, Compute and Call.
+"""Statements of a kernel's body as data: Load, Store, Compute and Call.
 
-A statement says which registers it makes, and of which registers, offsets and memory; whoever needs
-to know asks it, and the text is printed last. The functions that it calls have the same names in
-the headers of every device: `load<N, 1>(x_data + i0)` is a vector on the CPU and one element on
-CUDA, where `N`, the number of live lanes, is 1.
+A statement knows which registers it defines and which registers, offsets and memory it uses; its
+text is printed last. Functions have the same names in the headers of all devices: `load<N,
+1>(x_data + i0)` loads a vector on the CPU and one element on CUDA, where the number of live lanes
+`N` is 1.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Number = bool | int | float
 
 
 class Register(NamedTuple):
-    """What a statement makes; the dtype "auto" is left to the compiler."""
+    """A register that a statement defines; the dtype "auto" lets the compiler deduce the type."""
 
     name: str
     dtype: str
@@ -39,25 +39,25 @@ class Literal:
 
 @dataclass(frozen=True)
 class Address:
-    """The memory `pointer`, at `access` if there is one."""
+    """The memory at `pointer`, offset by `access` if there is one."""
 
     pointer: str
     access: AffineAccess | None = None
 
 
 Argument = str | Literal | AffineAccess | Address
-"""A register by its name, a literal, an offset in elements, or memory."""
+"""A statement's argument: a register by name, a literal, an element offset, or memory."""
 
 
 class Formula(Protocol):
-    """C++ over the text of operands: a pointwise op is one."""
+    """A C++ expression of its operands' texts, such as a pointwise op."""
 
     def scalar_expression(self, *operands: str) -> str: ...
 
 
 @dataclass(frozen=True)
 class NamedFunction:
-    """`name<settings>(operands)`; without a name, the operand itself."""
+    """The expression `name<settings>(operands)`; without a name, the operand itself."""
 
     name: str = ""
     settings: tuple[object, ...] = ()
@@ -71,7 +71,7 @@ class NamedFunction:
 
 @dataclass(frozen=True)
 class Masked:
-    """`formula`, which compares numbers, as a mask."""
+    """A comparison `formula` as a lane mask."""
 
     formula: Formula
 
@@ -81,7 +81,7 @@ class Masked:
 
 @dataclass(frozen=True)
 class Statement:
-    """`results` = what `_text` says of `arguments`."""
+    """A statement that defines `results` from `arguments`; subclasses print it."""
 
     results: tuple[Register, ...]
     arguments: tuple[Argument, ...]
@@ -93,6 +93,7 @@ class Statement:
 
     @property
     def accesses(self) -> tuple[AffineAccess, ...]:
+        """The accesses in its arguments."""
         found = (a.access if isinstance(a, Address) else a for a in self.arguments)
         return tuple(a for a in found if isinstance(a, AffineAccess))
 
@@ -103,11 +104,11 @@ class Statement:
 
     @property
     def work(self) -> bool:
-        """Whether it counts as an operation."""
+        """Whether it counts as arithmetic."""
         return False
 
     def merged(self, groups: Sequence[Sequence[int]]) -> Statement:
-        """This statement over the merged axes `groups`."""
+        """The statement over the merged axes `groups`."""
 
         def moved(argument: Argument) -> Argument:
             if isinstance(argument, AffineAccess):
@@ -119,7 +120,7 @@ class Statement:
         return replace(self, arguments=tuple(map(moved, self.arguments)))
 
     def renamed(self, names: Mapping[str, str]) -> Statement:
-        """This statement with other names for registers and pointers, as far as there are any."""
+        """The statement with registers and pointers renamed by `names`."""
 
         def named(argument: Argument) -> Argument:
             if isinstance(argument, Address):
@@ -130,7 +131,7 @@ class Statement:
         return replace(self, results=results, arguments=tuple(map(named, self.arguments)))
 
     def text(self, indices: Sequence[str], live: str) -> str:
-        """One C++ statement; `indices` are the names of the domain's indices."""
+        """The C++ statement; `indices` names the domain's indices and `live` the live lanes."""
         expression = self._text([_printed(a, indices) for a in self.arguments], live)
         if not self.results:
             return f"{expression};"
@@ -146,12 +147,15 @@ class Statement:
 
 @dataclass(frozen=True)
 class Load(Statement):
-    """An element of memory: `arguments` are its address, or a condition, memory and offset, where
-    it is read only where the condition passes."""
+    """Loads an element.
+
+    `arguments` are its address, or a condition, a pointer and an offset for a load under the
+    condition.
+    """
 
     @property
     def plain(self) -> bool:
-        """Whether it is read in all lanes."""
+        """Whether it is unconditional."""
         return len(self.arguments) == 1
 
     def _text(self, arguments: Sequence[str], live: str) -> str:
@@ -163,10 +167,10 @@ class Load(Statement):
 
 @dataclass(frozen=True)
 class Store(Statement):
-    """`arguments` are an address and the register that is written there; `lanes` says that the
-    value lies in memory as it lies in registers."""
+    """Stores a register; `arguments` are an address and the register."""
 
     lanes: bool = False
+    """Whether the value has the same lanes in memory as in registers."""
 
     def _text(self, arguments: Sequence[str], live: str) -> str:
         (access,) = self.accesses
@@ -176,11 +180,11 @@ class Store(Statement):
 
 @dataclass(frozen=True)
 class Compute(Statement):
-    """A formula over registers and offsets. `operations` is what an element costs
-    (`Pointwise.operations`); 0 for what only tells where it is."""
+    """Computes a formula of registers and offsets."""
 
     formula: Formula
     operations: int = 1
+    """Arithmetic operations per element (`Pointwise.operations`); 0 for index arithmetic."""
 
     @property
     def work(self) -> bool:
@@ -192,15 +196,17 @@ class Compute(Statement):
 
 @dataclass(frozen=True)
 class Call(Statement):
-    """A function of many instructions, of which most read memory: `function<N, settings>`, without
-    the live lanes where it needs none. Of each memory it reads up to `taps` elements, whose places
-    are whole multiples of `steps` apart where it has such."""
+    """Calls `function<N, settings>`, a function of many instructions that mostly reads memory."""
 
     function: str
     settings: tuple[object, ...]
+    """Template arguments after the number of lanes."""
     live: bool = True
+    """Whether the function takes the live lanes."""
     taps: int = 1
+    """The most elements that it reads of each pointer."""
     steps: tuple[int, ...] = ()
+    """Strides of which the offsets of these elements are whole multiples; () if unknown."""
 
     @property
     def work(self) -> bool:
@@ -213,65 +219,67 @@ class Call(Statement):
 
 @dataclass(frozen=True)
 class RegisterProgram:
-    """Statements in order. `arrays` are constants of more than one element, by pointer name;
-    `axes` the domain axes that each of their results depends on."""
+    """Straight-line code: statements in order."""
 
     statements: tuple[Statement, ...]
     arrays: Mapping[str, Array]
+    """Constants of more than one element, by pointer name."""
     axes: Mapping[str, frozenset[int]]
+    """The domain axes that each register depends on."""
 
     @property
     def accesses(self) -> tuple[AffineAccess, ...]:
+        """The accesses of all statements."""
         return tuple(a for s in self.statements for a in s.accesses)
 
     @property
     def pointers(self) -> tuple[str, ...]:
-        """The memory that it reads or writes, in order."""
+        """The memory that it reads or writes, in order of first use."""
         return tuple(dict.fromkeys(p for s in self.statements for p in s.pointers))
 
     @property
     def work(self) -> int:
-        """Operations per element."""
+        """Arithmetic operations per element."""
         return sum(s.work for s in self.statements)
 
     def merged(self, groups: Sequence[Sequence[int]]) -> RegisterProgram:
-        """This program over a domain whose axes `merge_axes` has merged."""
+        """The program over a domain whose axes `merge_axes` has merged."""
         new = {d: i for i, g in enumerate(groups) for d in g}
         statements = tuple(s.merged(groups) for s in self.statements)
         axes = {r: frozenset(new[d] for d in ds if d in new) for r, ds in self.axes.items()}
         return RegisterProgram(statements, self.arrays, axes)
 
     def split(self, invariant: frozenset[int]) -> tuple[RegisterProgram, RegisterProgram]:
-        """The statements that depend on axes in `invariant` alone, and the others."""
+        """The statements that depend only on axes in `invariant`, and the others."""
 
         def early(s: Statement) -> bool:
             return bool(s.results) and all(self.axes[r.name] <= invariant for r in s.results)
 
-        return self.only(early), self.only(lambda s: not early(s))
+        return self.filter(early), self.filter(lambda s: not early(s))
 
     def renamed(self, names: Mapping[str, str]) -> RegisterProgram:
-        """This program with other names for registers and pointers, as far as there are any."""
+        """The program with registers and pointers renamed by `names`."""
         statements = tuple(s.renamed(names) for s in self.statements)
         axes = {names.get(r, r): axes for r, axes in self.axes.items()}
         arrays = {names.get(p, p): array for p, array in self.arrays.items()}
         return RegisterProgram(statements, arrays, axes)
 
-    def only(self, wanted: Callable[[Statement], bool]) -> RegisterProgram:
-        """The statements that are wanted."""
-        return replace(self, statements=tuple(filter(wanted, self.statements)))
+    def filter(self, predicate: Callable[[Statement], bool]) -> RegisterProgram:
+        """The program of the statements for which `predicate` holds."""
+        return replace(self, statements=tuple(filter(predicate, self.statements)))
 
     def lines(self, indices: Sequence[str], live: str = "N") -> list[str]:
         """The C++ statements."""
         return [s.text(indices, live) for s in self.statements]
 
     def used(self, indices: Sequence[str]) -> frozenset[str]:
-        """Those of the domain's `indices` that the statements' text names."""
+        """The domain indices, of `indices`, that the text mentions."""
         used = {d for a in self.accesses for d, stride in enumerate(a.strides) if stride}
         return frozenset(indices[d] for d in used)
 
 
 def joined(programs: Iterable[RegisterProgram]) -> RegisterProgram:
-    """Programs one after another, over one domain or over several."""
+    """Programs one after another, over one domain or several."""
     programs = tuple(programs)
     return RegisterProgram(
         tuple(s for p in programs for s in p.statements),
@@ -281,6 +289,7 @@ def joined(programs: Iterable[RegisterProgram]) -> RegisterProgram:
 
 
 def _printed(argument: Argument, indices: Sequence[str]) -> str:
+    """The C++ text of an argument."""
     if isinstance(argument, str):
         return argument
     if isinstance(argument, Literal):

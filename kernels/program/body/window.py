@@ -1,4 +1,4 @@
-"""Pooling inside a body: a call of a function of window.h that reads the body's inputs in place."""
+"""Lower pooling inside a body to a call of window.h, which reads the body's inputs in place."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from graphc.kernels.program.body.writer import Guards, Indices, StatementWriter
 from graphc.ops.pointwise.logic import C_TYPES
 
 WINDOWS = ("max_pool2d", "max_pool2d_grad", "avg_pool2d", "avg_pool2d_grad")
+"""Names of the ops that are lowered here."""
 
 
 def window(walk: StatementWriter, node: Node, places: Indices, guards: Guards) -> tuple[str, ...]:
@@ -41,16 +42,15 @@ def window(walk: StatementWriter, node: Node, places: Indices, guards: Guards) -
 
 
 def _windows_of_pixel(op: Any) -> int:
-    """The most windows that hold a pixel."""
+    """The largest number of windows that contain one pixel."""
     return math.prod(-(-k // s) for k, s in zip(op.kernel_size, op.stride, strict=True))
 
 
 def strides(
     walk: StatementWriter, value: Value, places: tuple[AffineIndex | None, ...]
 ) -> tuple[str, tuple[AffineAccess, ...]]:
-    """The pointer of the body input behind `value`, the access where the axes without a place
-    are at 0, and for each of them an access whose offset is the elements from one index to the
-    next."""
+    """The pointer of the body input behind `value`, the access with the axes without a place at 0,
+    and for each of these axes an access whose offset is its stride in elements."""
 
     def at(free: int) -> tuple[str, AffineAccess]:
         whole = tuple(

@@ -1,4 +1,4 @@
-"""Statements over registers, appended one after another: what a walk writes."""
+"""Append statements over registers: the base class of the lowering of bodies."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ from graphc.kernels.program.body.statement import (
 from graphc.ops.base import Array
 
 Indices = tuple[AffineIndex, ...]
+"""The index along each axis of a value."""
 Guards = tuple[Guard, ...]
+"""Conditions that must all hold."""
 
 
 class StatementWriter:
-    """Statements at indices of `domain`. `pointers` names the memory of values."""
+    """Collects statements at indices of `domain`; `pointers` names the memory of values."""
 
     def __init__(
         self, domain: Domain, pointers: Mapping[Value, str], names: Identifiers | None
@@ -41,21 +43,22 @@ class StatementWriter:
         self._known: dict[object, str] = {}
 
     def value(self, value: Value, places: Indices, guards: Guards = ()) -> str:
-        """The register that holds `value` at `places`; anything where a guard does not pass."""
+        """The register that holds `value` at `places`; undefined where a guard fails."""
         raise NotImplementedError
 
     def source(self, value: Value, places: Indices) -> tuple[Value, Type, Indices]:
-        """The body input that `value` is a view of, as what type it is read, and where."""
+        """The body input that `value` is a view of, the type that it is read with, and the
+        indices."""
         raise NotImplementedError
 
-    def taken(self) -> RegisterProgram:
-        """The statements since the last call."""
+    def flush(self) -> RegisterProgram:
+        """Return the statements since the last call."""
         statements, self._statements = tuple(self._statements), []
         own = (register.name for s in statements for register in s.results)
         return RegisterProgram(statements, self.arrays, {name: self.axes[name] for name in own})
 
     def store(self, value: Value, places: Sequence[AffineIndex], register: str) -> None:
-        """Write `register` to the output `value`, at `places`."""
+        """Store `register` to the output `value` at `places`."""
         address = Address(self.pointers[value], memory_access(value.type, places, self.domain))
         lanes = value.type.layout.axis is not None and self.domain.lane is not None
         self._statements.append(Store((), (address, register), lanes))
@@ -63,13 +66,13 @@ class StatementWriter:
     def compute(
         self, name: str, dtype: str, formula: Formula, *operands: Argument, operations: int = 1
     ) -> str:
-        """Append a formula of one register; its name."""
+        """Append a formula of one register; returns its name."""
         return self._append(Compute(self._fresh((name, dtype)), operands, formula, operations))[0]
 
     def compute_all(
         self, results: Sequence[tuple[str, str]], formula: Formula, *operands: Argument
     ) -> tuple[str, ...]:
-        """Append a formula of several registers, given as (name, dtype); their names."""
+        """Append a formula of several registers, given as (name, dtype); returns their names."""
         return self._append(Compute(self._fresh(*results), operands, formula))
 
     def call(
@@ -82,7 +85,7 @@ class StatementWriter:
         taps: int = 1,
         steps: tuple[int, ...] = (),
     ) -> tuple[str, ...]:
-        """Append a call; the names of its registers, which are given as (name, dtype)."""
+        """Append a call; returns the names of its result registers, given as (name, dtype)."""
         made = self._fresh(*results)
         return self._append(Call(made, arguments, function, tuple(settings), live, taps, steps))
 
@@ -100,7 +103,7 @@ class StatementWriter:
         return registers
 
     def load(self, value: Value, type: Type, places: Sequence[AffineIndex], guards: Guards) -> str:
-        """A register with the memory of the body input `value`, seen as a `type`, at `places`."""
+        """A register that holds the body input `value`, read with `type`, at `places`."""
         access = memory_access(type, places, self.domain)
         condition = self.condition(guards) if guards or access.divisor != 1 else None
         return self._load(value.name, type.dtype, self.pointers[value], access, condition)
@@ -113,7 +116,7 @@ class StatementWriter:
         return self._append(Load(self._fresh((name, dtype)), arguments))[0]
 
     def condition(self, guards: Sequence[Guard]) -> str:
-        """A register that says where all of `guards` pass: bool, or a mask if lanes differ."""
+        """A register that tells where all `guards` hold: a bool, or a mask if lanes differ."""
         whole = ""
         for i, guard in enumerate(guards):
             key = ("guard", guard)

@@ -1,1 +1,1 @@
-"""Join steps of a plan into cooperative launches."""
+"""Join a plan's steps into cooperative launches."""

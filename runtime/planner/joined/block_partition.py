@@ -1,15 +1,16 @@
-"""Loops of a joined launch that need no wait of all blocks, or few: each block owns rows.
+"""Find loops of a joined launch that need few barriers of all blocks or none, because each block
+owns rows.
 
-A part's block owns its rows of an argument if it touches the i-th of equal parts of it alone, i
-being its number (`GridLaunch.owned`). Where all that passes from part to part of a loop, and from
-iteration to iteration, passes through such arguments of equally many blocks, block i reads what
-block i wrote. It is played by the same block of the launch in all parts, so a barrier of that
-block's threads does. What the loop reads beside, as weights, it does not write, and blocks may hold
-all of it in registers (`Kernel.held`).
+A part's block owns its rows of an argument if block i touches only the i-th of equal parts
+(`GridLaunch.owned`). Where all values that pass between a loop's parts and iterations are such
+arguments, divided among equally many blocks, block i reads only what block i wrote. One block of
+the launch runs block i of every part, so a barrier of its threads suffices. The loop does not write
+what else it reads, such as weights, and blocks may keep all of it in registers
+(`Kernel.resident_bytes`).
 
-Where it is too large, and blocks hold the weights of some units, they own patches of rows and units
-(`GridLaunch.patches`): what passes from a product of all units to the next takes one wait of all
-blocks in an iteration, what is computed of each row and unit between takes none.
+Where that is too large and each block keeps the weights of some units, blocks own patches of rows
+and units (`GridLaunch.patches`). Values from a product over all units to the next need one barrier
+of all blocks per iteration; what is computed per row and unit in between needs none.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from collections.abc import Iterator, Sequence
 from graphc.runtime.plan.plan import Launch, Loop, Plan, Range
 
 MOST_HELD_BYTES = 128 * 1024
-"""That the blocks of a launch hold, and read for parts that do not hold what they read: half of a
+"""The most bytes of resident operands of a block, plus those that parts without one read: half of a
 multiprocessor's registers."""
 
 Touched = tuple[Range, bool, tuple[object, ...]]
-"""An argument, whether it is written, and how it is shared out among blocks: among how many, and in
-which patches; () if it is not."""
+"""An argument, whether it is written, and its partition as (number of blocks, patches); () if it is
+not partitioned."""
 
 
-def owned(plan: Plan, loop: Loop) -> bool:
-    """Whether what a loop writes is read and written again by the blocks alone that wrote it."""
+def passes_own_rows(plan: Plan, loop: Loop) -> bool:
+    """Whether everything a loop writes is read and overwritten only by the block that wrote it."""
     launches = [step for step in loop.steps if isinstance(step, Launch)]
     if loop.stages > 1 or len(launches) < len(loop.steps):
         return False
@@ -36,27 +37,30 @@ def owned(plan: Plan, loop: Loop) -> bool:
         return False
     touched = [place for step in launches for place in _touched(plan, step)]
     writes = [place for place in touched if place[1]]
-    return all(_apart(place, written) for written in writes for place in touched)
+    return all(_are_disjoint(place, written) for written in writes for place in touched)
 
 
-def holding(plan: Plan, loop: Loop) -> Launch | None:
-    """The launch of a loop whose blocks are to hold what they would read again: the first of those
-    that read the most; None if there is none, or if it does not play in all iterations, or if what
-    the others read meanwhile does not fit beside it."""
+def resident_launch(plan: Plan, loop: Loop) -> Launch | None:
+    """The launch of a loop whose blocks keep an operand resident: the first of those with the
+    largest.
+
+    None if there is no such launch, if it does not run in all iterations, or if what the other
+    launches read does not fit beside it.
+    """
     launches = [step for step in loop.steps if isinstance(step, Launch)]
     if loop.stages > 1 or len(launches) < len(loop.steps):
         return None
-    filling = [step for step in launches if plan.kernels[step.kernel].fills]
+    filling = [step for step in launches if plan.kernels[step.kernel].fills_multiprocessor]
     kernels = [plan.kernels[step.kernel] for step in filling]
-    if sum(k.held // k.launches[0].multiple for k in kernels) > MOST_HELD_BYTES:
+    if sum(k.resident_bytes // k.launches[0].multiple for k in kernels) > MOST_HELD_BYTES:
         return None
-    return max(filling, key=lambda step: plan.kernels[step.kernel].held, default=None)
+    return max(filling, key=lambda step: plan.kernels[step.kernel].resident_bytes, default=None)
 
 
-def waiting(plan: Plan, loop: Loop) -> set[tuple[int, int]]:
-    """The launches of a loop, by the number of the step and of its launch, before which all blocks
-    have to wait, where all wait before the loop, and one block plays what has one number. The
-    iterations are played one after another; what waits in one does in each."""
+def waiting_launches(plan: Plan, loop: Loop) -> set[tuple[int, int]]:
+    """The launches of a loop, as (step number, launch number), before which all blocks must wait,
+    given that all wait before the loop and that one block runs the equally numbered blocks. A
+    launch that waits in one iteration waits in each."""
     parts = [
         ((n, launch), list(_touched(plan, step, launch)))
         for n, step in enumerate(loop.steps)
@@ -64,12 +68,12 @@ def waiting(plan: Plan, loop: Loop) -> set[tuple[int, int]]:
         for launch in range(len(plan.kernels[step.kernel].launches))
     ]
     waits: set[tuple[int, int]] = set()
-    while late := _late(parts, waits, loop.count):
+    while late := _first_conflict(parts, waits, loop.count):
         waits.add(late)
     return waits
 
 
-def _late(
+def _first_conflict(
     parts: Sequence[tuple[tuple[int, int], Sequence[Touched]]],
     waits: set[tuple[int, int]],
     count: int,
@@ -95,7 +99,7 @@ def _clash(a: Touched, b: Touched) -> bool:
 
 
 def _touched(plan: Plan, step: Launch, launch: int = 0) -> Iterator[Touched]:
-    """Each argument of a launch of a step."""
+    """Each argument of a launch, with its partition."""
     found = plan.kernels[step.kernel].launches[launch]
     shares = found.grid[0], found.patches
     for i, place in enumerate(step.arguments):
@@ -103,9 +107,9 @@ def _touched(plan: Plan, step: Launch, launch: int = 0) -> Iterator[Touched]:
         yield place, i >= len(step.reads), shares if own else ()
 
 
-def _apart(a: Touched, b: Touched) -> bool:
-    """Whether two arguments never share a byte, or in each two iterations none or all of them, and
-    are shared out alike."""
+def _are_disjoint(a: Touched, b: Touched) -> bool:
+    """Whether two arguments never share a byte, or coincide in all or in no pair of iterations and
+    are partitioned alike."""
     if not hull(a[0]).overlaps(hull(b[0])):
         return True
     size = a[0].stop - a[0].start
@@ -115,7 +119,7 @@ def _apart(a: Touched, b: Touched) -> bool:
 
 
 def hull(place: Range) -> Range:
-    """All that a range covers in any iteration."""
+    """The bytes that a range covers in all iterations."""
     ends = [(m.period - 1) * m.stride for m in place.moves]
     low, high = sum(min(0, e) for e in ends), sum(max(0, e) for e in ends)
     return Range(place.segment, place.start + low, place.stop + high, place.value)

@@ -1,23 +1,22 @@
-"""Join steps of a plan into one launch, where launches take longer than the work in them.
+"""Join steps of a plan into one launch, where launches take longer than their work.
 
-The blocks of a joined launch wait for each other where a part touches bytes that another one has
-written, or writes what another one has touched, since all waited last; but not between parts of one
-block, which the same block plays; and not in loops whose parts' blocks each own rows, or between
-parts that own patches (`block_partition.py`), which one block plays in all iterations. Parts are
-played in an order in which all wait seldom (`part_order.py`). So what is computed, and in which
-order sums are taken, is what the plan's steps say. The verifier proves it again from the result
-(`proof/joined_proof.py`).
+The blocks of a joined launch wait for each other where a part touches bytes that another wrote, or
+writes bytes that another touched, since the last barrier. Parts of a single block need none, as one
+block runs them; nor do loops whose blocks own rows, or parts that own patches
+(`block_partition.py`), as one block runs these in all iterations. Parts are ordered to need few
+barriers (`part_order.py`). So what is computed, and in which order sums are taken, is what the
+plan's steps say. The verifier proves it again from the result (`proof/joined_proof.py`).
 
-A joined launch is cooperative: the driver starts it only if all of its blocks are resident at
-once, and never one half of it. So it ends whatever other streams do: no block of it waits for one
-that has no place. Plans of several streams have none: their launches are beside each other already,
-and a wait of all blocks would make each wait for both.
+A joined launch is cooperative: the driver starts it only if all its blocks can be resident at once.
+So it completes whatever other streams do: no block waits for one that has not started. Plans of
+several streams have none: their launches overlap already, and a barrier would make each wait for
+both.
 
-The estimate: a step alone takes a launch for each of its kernel's, and its work. In a joined launch
-it takes its work, times `_slower`, and the waits. A wait takes `Rates.barrier`; a step stays alone
-that would not gain, and a run of steps if what it gains is less than `MARGIN` of its time. A kernel
-whose last blocks draw tickets takes a launch more as parts, which draw none; runs are tried with
-such steps, then without.
+The estimate: a step alone takes a launch per launch of its kernel, and its work. In a joined launch
+it takes its work, times `_slower`, and the barriers, `Rates.barrier` each. A step that would not
+gain stays alone, and a run of steps is joined only if it gains `MARGIN` of its time. A kernel whose
+last blocks draw tickets needs one more launch as parts, which draw none; runs are tried with such
+steps, then without.
 """
 
 from __future__ import annotations
@@ -55,17 +54,22 @@ from graphc.runtime.plan.plan import (
     all_steps,
 )
 from graphc.runtime.planner.concurrency import DeviceModel
-from graphc.runtime.planner.joined.block_partition import holding, hull, owned, waiting
-from graphc.runtime.planner.joined.part_order import early, phases
+from graphc.runtime.planner.joined.block_partition import (
+    hull,
+    passes_own_rows,
+    resident_launch,
+    waiting_launches,
+)
+from graphc.runtime.planner.joined.part_order import as_early_as_possible, phases
 from graphc.runtime.planner.joined.shared_staging import staged_rows
 
 MARGIN = 0.3
-"""The share of its time that a run of steps must gain, by an estimate, to be joined: what launches
-and waits take is not measured yet."""
+"""The fraction of its time that a run of steps must gain by estimate to be joined: launch and
+barrier times are not measured yet."""
 
 
 def joined(plan: Plan) -> Plan:
-    """`plan` with the runs of its steps that gain as one launch each."""
+    """`plan` with runs of steps that gain as one launch each."""
     kind = kind_of(plan.device)
     if plan.streams > 1 or not kind.rates.barrier:
         return plan
@@ -83,24 +87,25 @@ def joined(plan: Plan) -> Plan:
 
 
 def _note(joined: JoinedLaunch) -> str:
-    """What a plan says of a joined launch."""
+    """The plan's note about a joined launch."""
     steps = f"steps {joined.first} to {joined.stop - 1}"
     waits = f"whose blocks wait for each other at {_waits(joined.parts)} places"
     return f"joined: {steps} as one launch, {waits}"
 
 
 def _waits(parts: Sequence[LaunchPart | RepeatedParts]) -> int:
+    """The number of barriers of all blocks."""
     return sum(p.waits + (0 if isinstance(p, LaunchPart) else _waits(p.parts)) for p in parts)
 
 
 def _runs(plan: Plan, kind: Kind, draws: bool) -> Iterator[tuple[int, list[Step]]]:
-    """Neighbours that gain, with the number of the first; with those that draw tickets alone, or
-    without."""
+    """Runs of neighbouring steps that gain, each with the number of its first step; `draws`
+    includes steps that draw tickets on their own."""
     run: list[Step] = []
     number = first = 0
     filled = False
     for step in plan.steps:
-        fills = isinstance(step, Loop) and bool(holding(plan, step))
+        fills = isinstance(step, Loop) and bool(resident_launch(plan, step))
         if fills or (filled and not isinstance(step, Copy)):
             # Its blocks fill a multiprocessor, which is for copies beside, but not for others.
             copies = 0 if filled else _copies_at_end(run)
@@ -120,38 +125,41 @@ def _runs(plan: Plan, kind: Kind, draws: bool) -> Iterator[tuple[int, list[Step]
 
 
 def _copies_at_end(run: Sequence[Step]) -> int:
+    """The number of copies at the end of a run."""
     return next((n for n, x in enumerate(reversed(run)) if not isinstance(x, Copy)), len(run))
 
 
 def _draws(plan: Plan, step: Step) -> bool:
-    """Whether a step draws tickets where it is alone."""
-    return isinstance(step, Launch) and plan.kernels[step.kernel].draws
+    """Whether a step draws tickets when it is launched alone."""
+    return isinstance(step, Launch) and plan.kernels[step.kernel].draws_tickets
 
 
 def _gains(plan: Plan, step: Step, kind: Kind) -> bool:
-    """Whether a step is faster as a part, if all wait before it."""
+    """Whether a step is faster as a part, with a barrier before it."""
     if isinstance(step, Loop):
         return all(_gains(plan, inner, kind) for inner in step.steps)
     if isinstance(step, Copy):
         return True
     if not isinstance(step, Launch) or not joinable(plan.kernels[step.kernel]):
         return False
-    if plan.kernels[step.kernel].fills:  # it takes more registers than two blocks have each
+    if plan.kernels[
+        step.kernel
+    ].fills_multiprocessor:  # it takes more registers than two blocks have each
         return False
     alone, part = _times(plan, plan.kernels[step.kernel], kind)
-    return part + kind.rates.barrier * len(plan.kernels[step.kernel].joined) < alone
+    return part + kind.rates.barrier * len(plan.kernels[step.kernel].joined_launches) < alone
 
 
 def _times(plan: Plan, kernel: Kernel, kind: Kind) -> tuple[float, float]:
-    """Microseconds of a kernel alone, and of what it does as part of a joined launch."""
+    """Microseconds of a kernel alone, and of its work as part of a joined launch."""
     alone = DeviceModel(plan.device).kernel(kernel).microseconds
     work = alone - max(1, len(kernel.launches)) * kind.rates.launch
-    return alone, work * max((_slower(x, kind) for x in kernel.joined), default=1.0)
+    return alone, work * max((_slower(x, kind) for x in kernel.joined_launches), default=1.0)
 
 
 def _slower(launch: GridLaunch, kind: Kind) -> float:
-    """How many times as long a launch takes as a part: at most `RESIDENT` of its blocks are on a
-    multiprocessor at once, where there may be as many as fill it."""
+    """The factor by which a launch is slower as a part: at most `RESIDENT` of its blocks are on a
+    multiprocessor at once, where more might fit."""
     threads, blocks = launch.block[0], math.prod(launch.grid)
     alone = max(1, kind.full_threads // threads)
     rounds = [-(-blocks // (kind.multiprocessors * places)) for places in (alone, RESIDENT)]
@@ -160,39 +168,46 @@ def _slower(launch: GridLaunch, kind: Kind) -> float:
 
 @dataclass
 class _Run:
-    """Steps that become a joined launch, the first of which has the number `first`."""
+    """Steps that become a joined launch."""
 
     plan: Plan
     first: int
+    """The number of the first step."""
     parts: list[LaunchPart | RepeatedParts] = field(default_factory=list)
     texts: list[JoinedStep] = field(default_factory=list)
+    """The parts, as they are printed."""
     pointers: dict[tuple[str, int], Range] = field(default_factory=dict)
+    """The argument for each first byte of a value."""
     stop: int = 0
+    """The number after the last step."""
 
     def add(self, steps: Sequence[Step]) -> None:
+        """Add steps with their parts."""
         walk = _Walk(self)
         found = list(walk.items(steps, self.first, ()))
         self.parts, self.texts = [p for p, _ in found], [t for _, t in found]
         self.stop = self.first + len(all_steps(steps))
 
     def joined(self, name: str) -> JoinedLaunch:
+        """The joined launch."""
         kernel = joined_kernel(name, self.texts, len(self.pointers))
         arguments = tuple(replace(r, moves=()) for r in self.pointers.values())
         return JoinedLaunch(self.first, self.stop, tuple(self.parts), kernel, arguments)
 
     def gains(self, kind: Kind) -> bool:
-        """Whether the steps are faster joined by so much that they should be, and can be."""
+        """Whether joining the steps is possible and gains enough."""
         alone, within = self._sums(self.texts, kind)
         fast = within + kind.rates.launch <= (1 - MARGIN) * alone
         return fast and len(self.pointers) <= MOST_ARGUMENTS
 
     def _sums(
-        self, texts: Sequence[JoinedStep], kind: Kind, holds: JoinedPart | None = None
+        self, texts: Sequence[JoinedStep], kind: Kind, resident: JoinedPart | None = None
     ) -> tuple[float, float]:
+        """Microseconds of the parts' separate launches, and of their work in a joined launch."""
         alone = within = 0.0
         for text in texts:
             if isinstance(text, JoinedLoop):
-                a, b = self._sums(text.parts, kind, text.holds)
+                a, b = self._sums(text.parts, kind, text.resident_part)
                 alone, within = alone + text.count * a, within + text.count * b
                 within += text.waits * kind.rates.barrier
                 continue
@@ -202,14 +217,13 @@ class _Run:
                 alone, within = alone + whole, within + whole - kind.rates.launch
             elif text.launch == 0:
                 a, b = _times(self.plan, text.kernel, kind)
-                if text is holds:
-                    b *= 1 - text.kernel.held / max(text.kernel.bytes, 1)
+                if text is resident:
+                    b *= 1 - text.kernel.resident_bytes / max(text.kernel.bytes, 1)
                 alone, within = alone + a, within + b
         return alone, within
 
     def place(self, place: Range, loops: Sequence[Loop], offset: int = 0) -> ArgumentAddress:
-        """Where `offset` bytes behind the first of a value lie, by an argument that it shares with
-        others of its first byte."""
+        """The address of a range, by an argument shared with others of the same first byte."""
         key = place.segment, place.start
         self.pointers.setdefault(key, place)
         moves = zip(place.moves, loops, strict=False)
@@ -218,7 +232,7 @@ class _Run:
 
 
 class _Walk:
-    """Walks through steps in the order of `part_order.py`, and says where all blocks wait."""
+    """Walks through steps in the order of `part_order.py` and decides where all blocks wait."""
 
     def __init__(self, run: _Run) -> None:
         self.run = run
@@ -228,27 +242,28 @@ class _Walk:
         self.must_wait = False
 
     def items(
-        self, steps: Sequence[Step], number: int, loops: tuple[Loop, ...], own: bool = False
+        self, steps: Sequence[Step], number: int, loops: tuple[Loop, ...], owns_rows: bool = False
     ) -> Iterator[tuple[LaunchPart | RepeatedParts, JoinedStep]]:
+        """The parts of `steps` as the plan has them and as they are printed."""
         found = phases(self.run.plan, steps, number)
-        for turn in found if loops else early(found):
+        for turn in found if loops else as_early_as_possible(found):
             step, number = turn.step, turn.number
-            if isinstance(step, Loop) and not loops and holding(self.run.plan, step):
-                yield self.holding(step, number)
+            if isinstance(step, Loop) and not loops and resident_launch(self.run.plan, step):
+                yield self.resident_loop(step, number)
             elif isinstance(step, Loop):
-                rows = owned(self.run.plan, step)
+                rows = passes_own_rows(self.run.plan, step)
                 self.must_wait = not rows
                 inner = list(self.items(step.steps, number + 1, (*loops, step), rows))
-                near = self.near(step) if rows and not loops else None
+                near = self.staged_rows(step) if rows and not loops else None
                 self.must_wait = True
                 parts, texts = tuple(p for p, _ in inner), tuple(t for _, t in inner)
-                holds = _most_held(texts) if rows else None
+                holds = _most_resident(texts) if rows else None
                 yield (
                     RepeatedParts(number, parts, rows),
                     JoinedLoop(step.count, texts, rows, holds, near),
                 )
             elif isinstance(step, Copy):
-                waits = self.waits((step.source,), (step.target,), False)
+                waits = self.add_part((step.source,), (step.target,), False)
                 places = (step.source, step.target)
                 size = step.source.stop - step.source.start
                 aligned = not any(x % COPIED_AT_ONCE for x in (*_starts(places, loops), size))
@@ -256,12 +271,15 @@ class _Walk:
                 yield LaunchPart(number, 0, waits), replace(text, nbytes=size, aligned=aligned)
             elif isinstance(step, Launch):
                 kernel = self.run.plan.kernels[step.kernel]
-                waits = not own and self.waits(step.reads, step.writes, turn.alone)
+                waits = not owns_rows and self.add_part(step.reads, step.writes, turn.alone)
                 text = self.text(step, kernel, turn.launch, step.arguments, waits, loops)
-                yield LaunchPart(number, turn.launch, waits, own), replace(text, own=own)
+                yield (
+                    LaunchPart(number, turn.launch, waits, owns_rows),
+                    replace(text, owns_rows=owns_rows),
+                )
 
-    def near(self, loop: Loop) -> StagedRows | None:
-        """The rows that blocks of a loop of owned rows have in shared memory."""
+    def staged_rows(self, loop: Loop) -> StagedRows | None:
+        """The rows that blocks of a loop with owned rows keep in shared memory."""
         steps = [step for step in loop.steps if isinstance(step, Launch)]
 
         def number(place: Range) -> int:
@@ -269,22 +287,22 @@ class _Walk:
 
         return staged_rows(self.run.plan, steps, loop.count, number)
 
-    def holding(self, loop: Loop, number: int) -> tuple[RepeatedParts, JoinedLoop]:
-        """A loop whose blocks hold what one of its parts would read again, and each play what has
-        one number."""
+    def resident_loop(self, loop: Loop, number: int) -> tuple[RepeatedParts, JoinedLoop]:
+        """A loop whose blocks keep an operand resident and run equally numbered blocks of all
+        parts."""
         plan, waits, held = (
             self.run.plan,
-            waiting(self.run.plan, loop),
-            holding(self.run.plan, loop),
+            waiting_launches(self.run.plan, loop),
+            resident_launch(self.run.plan, loop),
         )
         parts, texts, holds = [], [], None
         for n, step in enumerate(loop.steps):
             assert isinstance(step, Launch), "loops that hold something launch and nothing else"
             kernel = plan.kernels[step.kernel]
-            for launch in range(len(kernel.joined)):
+            for launch in range(len(kernel.joined_launches)):
                 late = (n, launch) in waits
                 text = self.text(step, kernel, launch, step.arguments, late, (loop,))
-                texts.append(replace(text, own=True))
+                texts.append(replace(text, owns_rows=True))
                 parts.append(LaunchPart(number + 1 + n, launch, late, True))
                 holds = texts[-1] if step is held and launch == 0 else holds
         late, self.must_wait = bool(self.reads or self.writes), True
@@ -301,14 +319,15 @@ class _Walk:
         waits: bool,
         loops: Sequence[Loop],
     ) -> JoinedPart:
+        """A part as it is printed."""
         plays = (step.stage, loops[-1].length) if loops and loops[-1].stages > 1 else ()
         offsets = [kernel.offset(n) if kernel else 0 for n in range(len(places))]
         found = tuple(self.run.place(x, loops, o) for x, o in zip(places, offsets, strict=True))
-        return JoinedPart(kernel, launch, found, waits, plays=plays)
+        return JoinedPart(kernel, launch, found, waits, iterations=plays)
 
-    def waits(self, reads: Sequence[Range], writes: Sequence[Range], alone: bool) -> bool:
-        """Whether all blocks wait before a part that touches these bytes, which then count."""
-        late = self.must_wait or any(
+    def conflicts(self, reads: Sequence[Range], writes: Sequence[Range], alone: bool) -> bool:
+        """Whether all blocks must wait before a part that touches these bytes."""
+        return self.must_wait or any(
             not (alone and single) and _meet(a, b)
             for mine, others in (
                 (reads, self.writes),
@@ -318,29 +337,33 @@ class _Walk:
             for a in mine
             for b, single in others
         )
-        if late:
+
+    def add_part(self, reads: Sequence[Range], writes: Sequence[Range], alone: bool) -> bool:
+        """Record what a part touches; returns whether all blocks wait before it."""
+        waits = self.conflicts(reads, writes, alone)
+        if waits:
             self.reads, self.writes, self.must_wait = [], [], False
         self.reads += [(place, alone) for place in reads]
         self.writes += [(place, alone) for place in writes]
-        return late
+        return waits
 
 
 def _meet(a: Range, b: Range) -> bool:
-    """Whether two ranges of one iteration may share a byte."""
+    """Whether two ranges may share a byte in one iteration."""
     if a.moves != b.moves:
         a, b = hull(a), hull(b)
     return a.overlaps(b)
 
 
-def _most_held(texts: Sequence[JoinedStep]) -> JoinedPart | None:
-    """The part that would read again most of what its blocks may hold."""
+def _most_resident(texts: Sequence[JoinedStep]) -> JoinedPart | None:
+    """The part with the largest operand that its blocks may keep resident."""
     own = [(n, t, t.kernel) for n, t in enumerate(texts) if isinstance(t, JoinedPart) and t.kernel]
-    held = [(kernel.held, -n, t) for n, t, kernel in own]
+    held = [(kernel.resident_bytes, -n, t) for n, t, kernel in own]
     nbytes, _, found = max(held, default=(0, 0, None))
     return found if nbytes else None
 
 
 def _starts(places: Sequence[Range], loops: Sequence[Loop]) -> list[int]:
-    """Numbers of which all must be multiples of what a copy moves at once."""
+    """Numbers that must all be multiples of the size that a copy moves at once."""
     moves = [m.stride for place in places for m in place.moves if m != STILL]
     return [*(place.start for place in places), *moves]

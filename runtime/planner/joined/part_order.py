@@ -1,6 +1,8 @@
-"""Order the parts of a joined launch so that blocks wait for each other as seldom as possible. So a
-wait is that of all who need one there: the second launches of several kernels, say, which add what
-their first ones left. Loops stay where they are, and what is before or behind one."""
+"""Order the parts of a joined launch so that few barriers of all blocks are needed.
+
+One barrier then serves several parts, such as the second launches of several kernels, which combine
+partial results. Loops stay in place, and parts stay on their side of a loop.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,15 @@ from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Range, Step, all_
 
 @dataclass(frozen=True)
 class PartPhase:
-    """A launch of the step of this number, a copy, or a whole loop; one block plays it `alone`, or
-    several do."""
+    """A launch of a step, a copy, or a whole loop."""
 
     number: int
+    """The step's number."""
     step: Step
     launch: int = 0
+    """The number of the launch among the kernel's."""
     alone: bool = False
+    """Whether a single block runs it."""
 
     @property
     def reads(self) -> tuple[Range, ...]:
@@ -33,18 +37,18 @@ class PartPhase:
 
 
 def phases(plan: Plan, steps: Sequence[Step], number: int) -> Iterator[PartPhase]:
-    """What `steps` launch and copy, in their order; the first has this number."""
+    """The launches and copies of `steps` in order; `number` is that of the first step."""
     for step in steps:
         if isinstance(step, Launch):
-            for n, launch in enumerate(plan.kernels[step.kernel].joined):
+            for n, launch in enumerate(plan.kernels[step.kernel].joined_launches):
                 yield PartPhase(number, step, n, math.prod(launch.grid) == 1)
         else:
             yield PartPhase(number, step)
         number += len(all_steps([step]))
 
 
-def early(found: Iterator[PartPhase]) -> Iterator[PartPhase]:
-    """Turns, each as early as it can be between the loops before and behind it."""
+def as_early_as_possible(found: Iterator[PartPhase]) -> Iterator[PartPhase]:
+    """The phases, each moved as early as its accesses allow between the loops around it."""
     levels: list[tuple[int, PartPhase]] = []
     for turn in found:
         if isinstance(turn.step, Loop):

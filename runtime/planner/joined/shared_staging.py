@@ -1,13 +1,13 @@
-"""Choose the loops of a joined launch that keep their blocks' rows in shared memory, and what they
-keep.
+"""Choose the loops of a joined launch that keep their blocks' rows in shared memory, and which
+rows.
 
-The text of such a loop is that of `kernels/cuda/joined/shared_staging.py`.
+`kernels/cuda/joined/shared_staging.py` prints such a loop.
 
-Where blocks own rows (`block_partition.py`), nobody but the block itself touches its share of what
-the loop writes. So what a part writes may be read from shared memory by the next part, or in the
-next iteration, and go to memory meanwhile; and what none has written may come from memory an
-iteration ahead. The loop is gone through once, iteration by iteration, to see which part wrote last
-what each argument reads, and which writes are not written over.
+Where blocks own rows (`block_partition.py`), only the block itself touches its share of what the
+loop writes. So the next part, or the next iteration, may read what a part wrote from shared memory
+while it is stored to memory, and what no part writes may be loaded an iteration ahead. The loop is
+simulated once, iteration by iteration, to find which part last wrote what each argument reads, and
+which writes are not overwritten.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from graphc.kernels.program.joined import (
     MOST_WHOLE,
-    SIXTEEN,
+    VECTOR_BYTES,
     StagedLine,
     StagedPlace,
     StagedRows,
@@ -28,18 +28,20 @@ from graphc.runtime.plan.plan import STILL, Launch, Move, Plan, Range
 from graphc.runtime.planner.joined.block_partition import hull
 
 Key = tuple[int, int]
-"""A part, and one of its arguments."""
+"""The number of a part and of one of its arguments."""
 Source = tuple[int, Key]
-"""How many iterations ago something was written, and as what."""
+"""How many iterations ago a value was written, and by which argument."""
 
 
 @dataclass(frozen=True)
 class _Share:
-    """What each block has of an argument, `nbytes`, which the part `writes` or reads."""
+    """A block's share of an argument."""
 
     place: Range
     nbytes: int
+    """Bytes of the share."""
     writes: bool
+    """Whether the part writes it."""
 
     @property
     def move(self) -> Move:
@@ -54,19 +56,23 @@ class _Share:
         """Where the argument begins in iteration t."""
         return self.place.segment, self.place.start + self.move.at(t)
 
-    def goes(self, count: int) -> bool:
-        """Whether it is whole sixteens, and goes on by the same step in all iterations."""
+    def is_uniform(self, count: int) -> bool:
+        """Whether it is whole vectors and advances by the same step in all iterations."""
         even = not self.step or self.move.period >= count
-        return even and not any(x % SIXTEEN for x in (self.place.start, self.step, self.nbytes))
+        return even and not any(
+            x % VECTOR_BYTES for x in (self.place.start, self.step, self.nbytes)
+        )
 
 
 def staged_rows(
     plan: Plan, steps: Sequence[Launch], count: int, number: Callable[[Range], int]
 ) -> StagedRows | None:
-    """How the rows of the arguments of `steps`, which a loop of owned rows plays `count` times, lie
-    in shared memory; None if what they hand on cannot, or there is not enough. `number` gives that
-    of an argument of the joined launch."""
-    launches = [x for step in steps for x in plan.kernels[step.kernel].joined]
+    """How shared memory holds the rows of `steps`, which a loop of owned rows runs `count` times.
+
+    None if the values that iterations hand on cannot be staged or do not fit. `number` gives the
+    joined launch's argument for a range.
+    """
+    launches = [x for step in steps for x in plan.kernels[step.kernel].joined_launches]
     grids = {launch.grid for launch in launches}
     if len(grids) > 1 or len(launches) > len(steps) or any(x.patches for x in launches):
         return None
@@ -78,14 +84,18 @@ def staged_rows(
         if i in launch.owned
     }
     lines = _StagedLines(shares, count, number)
-    if not all(lines.written(key) for key, share in shares.items() if share.writes):
+    writes = [key for key, share in shares.items() if share.writes]
+    reads = [key for key, share in shares.items() if not share.writes]
+    if not all(map(lines.can_stage_write, writes)) or not all(map(lines.can_read, reads)):
         return None
-    if not all(lines.read(key) for key, share in shares.items() if not share.writes):
-        return None
+    for key in writes:
+        lines.stage_write(key)
+    for key in reads:
+        lines.stage_read(key)
     for part, (step, launch) in enumerate(zip(steps, launches, strict=True)):
         for i, place in enumerate(step.reads):
             if i not in launch.owned and is_constant(place, steps):
-                lines.whole((part, i), place)
+                lines.replicate((part, i), place)
     places = tuple(
         tuple(lines.places.get((part, i)) for i in range(len(step.arguments)))
         for part, step in enumerate(steps)
@@ -95,9 +105,9 @@ def staged_rows(
 
 
 def is_constant(place: Range, steps: Sequence[Launch]) -> bool:
-    """Whether an argument is small, and none of the steps moves or changes it."""
+    """Whether an argument is small and no step moves or changes it."""
     size = place.stop - place.start
-    small = size <= MOST_WHOLE and size % SIXTEEN == 0 == place.start % SIXTEEN
+    small = size <= MOST_WHOLE and size % VECTOR_BYTES == 0 == place.start % VECTOR_BYTES
     still = all(move.stride == 0 for move in place.moves)
     written = (hull(write) for step in steps for write in step.writes)
     return small and still and not any(place.overlaps(write) for write in written)
@@ -128,50 +138,60 @@ class _StagedLines:
         for t, key in last.values():
             self.stays[key].add(t)
 
-    def written(self, key: Key) -> bool:
-        """Whether what is written so can lie in a line, which it then does."""
+    def can_stage_write(self, key: Key) -> bool:
+        """Whether a line can hold what a part writes to an argument."""
         share, stays = self.shares[key], self.stays[key]
-        always = stays == {*range(self.count)}
         at_last = stays <= {self.count - 1} and not share.step
-        if not share.goes(self.count) or not (always or at_last):
-            return False
+        return share.is_uniform(self.count) and (stays == {*range(self.count)} or at_last)
+
+    def stage_write(self, key: Key) -> None:
+        """Hold what a part writes in a line, which moves to memory what no write replaces."""
+        share, stays = self.shares[key], self.stays[key]
         self.places[key] = StagedPlace(self.slot(share), share.nbytes)
         if stays:
+            always = stays == {*range(self.count)}
             self.line(StagingTime.BEHIND if always else StagingTime.AFTER, key)
-        return True
 
-    def read(self, key: Key) -> bool:
-        """Whether what is read so lies in a line, or can be read where it is."""
+    def can_read(self, key: Key) -> bool:
+        """Whether a part can read an argument from a line or from memory in all iterations."""
         share, (first, *others) = self.shares[key], self.sources[key]
         source = others[0] if others else first
-        late = first is None and source is not None
-        if any(each != source for each in others) or (source and source[0] != late):
+        if any(each != source for each in others):
             return False
         if source is None:
-            if share.goes(self.count):
-                self.places[key] = StagedPlace(self.slot(share), share.nbytes)
-                self.line(StagingTime.AHEAD, key)
-        elif share.goes(self.count) and self.shares[source[1]].nbytes == share.nbytes:
-            self.places[key] = replace(self.places[source[1]], late=late)
-            if late:
-                self.line(StagingTime.BEFORE, key)
-        else:
-            return False
-        return True
+            return True
+        same_size = self.shares[source[1]].nbytes == share.nbytes
+        return source[0] == (first is None) and share.is_uniform(self.count) and same_size
 
-    def whole(self, key: Key, place: Range) -> None:
-        """Let all blocks have an argument whole, before the loop."""
+    def stage_read(self, key: Key) -> None:
+        """Let a part read an argument from the line of its writer, or ahead of the iteration from
+        memory where no part writes it."""
+        share, (first, *others) = self.shares[key], self.sources[key]
+        source = others[0] if others else first
+        if source is not None:
+            previous = first is None
+            self.places[key] = replace(self.places[source[1]], previous=previous)
+            if previous:
+                self.line(StagingTime.BEFORE, key)
+        elif share.is_uniform(self.count):
+            self.places[key] = StagedPlace(self.slot(share), share.nbytes)
+            self.line(StagingTime.AHEAD, key)
+
+    def replicate(self, key: Key, place: Range) -> None:
+        """Load a whole argument into every block's shared memory before the loop."""
         share = _Share(place, place.stop - place.start, False)
-        self.places[key] = StagedPlace(self.slot(share), share.nbytes, whole=True)
+        self.places[key] = StagedPlace(self.slot(share), share.nbytes, replicated=True)
         number, slot = self.number(place), self.places[key].slot
-        self.lines.append(StagedLine(StagingTime.BEFORE, number, 0, share.nbytes, slot, whole=True))
+        line = StagedLine(StagingTime.BEFORE, number, 0, share.nbytes, slot, replicated=True)
+        self.lines.append(line)
 
     def slot(self, share: _Share) -> int:
-        """Room for two of them."""
+        """Allocate two slots for a share."""
         self.end += 2 * share.nbytes
         return self.end - 2 * share.nbytes
 
     def line(self, moves: StagingTime, key: Key) -> None:
+        """Add a line that moves at that time."""
         share, slot = self.shares[key], self.places[key].slot
         line = StagedLine(moves, self.number(share.place), share.step, share.nbytes, slot)
         self.lines.append(line)

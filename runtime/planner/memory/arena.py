@@ -1,12 +1,12 @@
-"""Give each work buffer its place in the arena.
+"""Allocate each work buffer in the arena.
 
-Two buffers may share bytes if every use of one ends before the first use of the other: a conflict
-graph, which on one stream is one of intervals. With several streams the order is that of streams
-and dependencies, and besides of tasks that by their estimated times will have ended anyway: such
-an order, where the packing relies on it, becomes a dependency and gets an event.
-An output that may overwrite a dying input of its task becomes one buffer with it.
+Two buffers may share bytes if every use of one ends before the first use of the other. This gives a
+conflict graph, on one stream an interval graph. With several streams, streams and dependencies
+order the uses; so do estimated times, for tasks that should have ended long before. Where the
+packing relies on the latter, the order becomes a dependency and gets an event. An output that may
+overwrite a dying input of its task shares one buffer with it.
 
-The offsets then are `packing.py`'s.
+`packing.py` then computes the offsets.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from graphc.runtime.planner.serial_order import overwrites
 from graphc.runtime.planner.tasks import Tasks
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+"""An array of bytes."""
 
 
 @dataclass(frozen=True)
 class Packing:
-    """The start of each work buffer and the end of the last, in bytes, with alignment."""
+    """The start of each work buffer and the end of the last, in aligned bytes."""
 
     starts: Mapping[int, int]
     peak_bytes: int
@@ -36,16 +37,19 @@ class Packing:
 def plan_memory(
     tasks: Tasks, order: Sequence[int], before: Sequence[int], bound: int, work: int = BRIEF
 ) -> Packing:
-    """Place the work buffers. `before` has all that comes before each task, in any way, as bits;
-    the search does so much `work`, and does not go on below `bound` bytes."""
+    """Place the work buffers.
+
+    `before` has, for each task, a bit set of all tasks ordered before it. The search does `work`
+    comparisons and stops at `bound` bytes.
+    """
     uses, merged = share_in_place(tasks, order, before)
     buffers = list(uses)
     conflicts = conflicting(tasks, [uses[b] for b in buffers], buffers, before)
-    starts = pack([tasks.buffers[b].room for b in buffers], conflicts, bound, work)
+    starts = pack([tasks.buffers[b].aligned_bytes for b in buffers], conflicts, bound, work)
     placed = dict(zip(buffers, starts, strict=True))
     for buffer, into in merged.items():
         placed[buffer] = placed[into]
-    peak = max((placed[b] + tasks.buffers[b].room for b in buffers), default=0)
+    peak = max((placed[b] + tasks.buffers[b].aligned_bytes for b in buffers), default=0)
     empty = {
         b: 0
         for b, buffer in enumerate(tasks.buffers)
@@ -57,8 +61,8 @@ def plan_memory(
 def share_in_place(
     tasks: Tasks, order: Sequence[int], before: Sequence[int]
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """(uses, merged): the tasks that touch each buffer, as bits, when outputs overwrite dying
-    inputs where they may; and for each buffer that went into another, which."""
+    """(uses, merged): the tasks that touch each buffer, as bit sets, with outputs overwriting dying
+    inputs where they may; and for each merged buffer the one that it became part of."""
     uses = tasks.work_uses()
     merged: dict[int, int] = {}
     for i in order:
@@ -76,8 +80,8 @@ def share_in_place(
 def conflicting(
     tasks: Tasks, uses: Sequence[int], buffers: Sequence[int], before: Sequence[int]
 ) -> Flags:
-    """Whether two of `buffers` must lie apart: neither has been used for the last time when the
-    other is first written."""
+    """For each pair of `buffers`, whether they must not overlap: neither is dead before the other
+    is first written."""
     writer, size = tasks.first_writers(), len(tasks.tasks) // 8 + 1
     masks = b"".join(before[writer[b]].to_bytes(size, "little") for b in buffers)
     # A row for each task: the buffers before whose first writing it has ended, as bits.
@@ -95,9 +99,8 @@ def conflicting(
 
 
 def _transposed(packed: Bytes) -> Bytes:
-    """A matrix of bits, eight in a byte of a row, the other way round: each block of eight rows by
-    eight bits is a number of 64 bits, whose halves, quarters and eighths change places (Warren,
-    Hacker's Delight, 2012, 7-3)."""
+    """A packed bit matrix, eight columns per byte, transposed. Each 8 x 8 block is a 64-bit number
+    whose halves, quarters and eighths are swapped (Warren, Hacker's Delight, 2012, 7-3)."""
     rows, size = -(-len(packed) // 8), packed.shape[1]
     padded = np.zeros((rows * 8, size), np.uint8)
     padded[: len(packed)] = packed
@@ -110,8 +113,8 @@ def _transposed(packed: Bytes) -> Bytes:
 
 
 def reuse_edges(tasks: Tasks, starts: Mapping[int, int], order: Sequence[int]) -> list[int]:
-    """For each task those that must end before it, as bits, because it is the first to write
-    bytes that they were the last to use. `order` is that of issue."""
+    """For each task, a bit set of the tasks that must end before it because it first writes bytes
+    that they last used. `order` is the issue order."""
     uses, writer = tasks.work_uses(), tasks.first_writers()
     place = {i: n for n, i in enumerate(order)}
     spans = {b: (starts[b], starts[b] + tasks.buffers[b].nbytes) for b in uses}
@@ -130,14 +133,14 @@ def reuse_edges(tasks: Tasks, starts: Mapping[int, int], order: Sequence[int]) -
 
 
 def lower_bound(tasks: Tasks, order: Sequence[int], before: Sequence[int]) -> int:
-    """The most bytes live at once when the tasks run in `order`, one after another."""
+    """The most bytes live at once when the tasks run serially in `order`."""
     uses, _ = share_in_place(tasks, order, before)
     place = {i: n for n, i in enumerate(order)}
     change = [0] * (len(order) + 1)
     for buffer, users in uses.items():
         places = [place[i] for i in bits(users)]
-        change[min(places)] += tasks.buffers[buffer].least_room
-        change[max(places) + 1] -= tasks.buffers[buffer].least_room
+        change[min(places)] += tasks.buffers[buffer].least_aligned_bytes
+        change[max(places) + 1] -= tasks.buffers[buffer].least_aligned_bytes
     live = peak = 0
     for step in change:
         live += step

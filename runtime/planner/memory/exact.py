@@ -1,9 +1,10 @@
-"""The smallest arena for buffers with lives on a line, or the smallest found in some seconds.
+"""Find the smallest arena for buffers with lifetimes on a line, or the smallest within a time
+limit.
 
-OR-tools' CP-SAT solver is asked: each buffer is a rectangle, its life wide and its size high, whose
-place in time is fixed; no two overlap, and at no time the buffers that live take more than the
-arena. The solver begins with a packing that is known. (With several streams there is no line of
-time; a plan's buffers are packed by the local search alone.)
+OR-tools' CP-SAT solver gets each buffer as a rectangle, its lifetime wide and its size high, with a
+fixed position in time. No two overlap, and the live buffers never exceed the arena. The solver
+starts from a known packing. (With several streams there is no line of time; a plan's buffers are
+packed by the local search alone.)
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from graphc.runtime.planner.tasks import aligned
 def pack_exactly(
     lives: Sequence[tuple[int, int]],
     sizes: Sequence[int],
-    known: Sequence[int],
+    initial: Sequence[int],
     bound: int,
     seconds: float,
-    found: Callable[[int], None],
+    report: Callable[[int], None],
 ) -> tuple[list[int], bool]:
-    """(starts, whether no arena is smaller). `known` are the starts of a packing, `bound` bytes
-    are needed at least; `found` is told the height of each better packing as it is found.
+    """(starts, whether no smaller arena exists).
 
-    Raises RunError where OR-tools is not installed.
+    `initial` are the starts of a known packing and `bound` is a lower bound in bytes; `report` gets
+    the height of each better packing as it is found. Raises RunError without OR-tools.
     """
     if find_spec("ortools") is None:
         raise RunError("an exact search needs OR-tools: pip install 'graphc[exact]'")
     from ortools.sat.python import cp_model
 
     units = [aligned(size) // ALIGNMENT for size in sizes]
-    hints = [start // ALIGNMENT for start in known]
+    hints = [start // ALIGNMENT for start in initial]
     height = max(hint + unit for hint, unit in zip(hints, units, strict=True))
     moments = {moment: n for n, moment in enumerate(sorted({m for life in lives for m in life}))}
     model = cp_model.CpModel()
@@ -56,7 +57,7 @@ def pack_exactly(
 
     class Progress(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
         def on_solution_callback(self) -> None:
-            found(round(self.objective_value) * ALIGNMENT)
+            report(round(self.objective_value) * ALIGNMENT)
 
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = seconds
@@ -64,5 +65,5 @@ def pack_exactly(
     solver.parameters.use_timetabling_in_no_overlap_2d = True
     status = solver.solve(model, Progress())
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return list(known), False
+        return list(initial), False
     return [solver.value(start) * ALIGNMENT for start in starts], status == cp_model.OPTIMAL

@@ -1,1 +1,1 @@
-"""Less memory for more time: kernels that run again so that their results need not be kept."""
+"""Trade time for memory: rerun kernels so that their results need not be kept."""

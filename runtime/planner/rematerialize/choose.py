@@ -1,20 +1,20 @@
-"""Choose the tasks that run again so that less memory is needed, as cheaply as we can find.
+"""Choose the tasks that rerun to save memory, as cheaply as possible.
 
-What a training step holds at its peak is what the forward pass has made for the backward pass. A
-value may instead be let go and made again before the backward pass reads it, from what is still
-there or is made again in turn. To choose the least expensive set of tasks is NP-hard (Jain et al.,
-Checkmate, MLSys 2020). Here
+The peak of a training step holds what the forward pass computed for the backward pass. A value may
+instead be freed and recomputed before the backward pass reads it, from values that are still there
+or are recomputed in turn. Choosing the cheapest set of tasks is NP-hard (Jain et al., Checkmate,
+MLSys 2020). The search here:
 
-1. a family of choices is tried: all tasks run again whose time per byte held is below a
-   threshold, but for those whose results cross one of some cuts through the forward pass. Cuts lie
-   where little crosses, a segment of so many held bytes apart: sqrt(n) of them are the classic
-   choice (Chen et al., 2016), and one size after another is tried;
-2. of those below the limit the cheapest are improved: results are kept after all, those first that
-   cost most per byte to make again, as long as the peak stays below the limit;
-3. where none is below it, the whole is repeated on the sequence of the least peak, so that what has
-   been made again may be let go and be made a third time.
+1. A family of choices is tried: rerun all tasks whose time per saved byte is below a threshold,
+   except those whose results cross certain cuts through the forward pass. Cuts are where little
+   crosses, at equal distances in held bytes: sqrt(n) of them is the classic choice (Chen et al.,
+   2016), and several numbers are tried.
+2. Of the choices within the limit, the cheapest are improved: results are kept after all, those
+   first that cost most per byte to recompute, while the peak stays within the limit.
+3. If none is within the limit, the search repeats on the sequence of least peak, so that recomputed
+   values may be freed and recomputed again.
 
-Each choice is judged by what lives, byte by byte, in the sequence that it leads to.
+Each choice is judged by the live bytes of the sequence that it leads to.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from graphc.runtime.planner.rematerialize.sequence import Rematerializer, TaskSequence
 
 LARGE = 1 / 2000
-"""The share of the peak that a value takes that is worth letting go."""
+"""The fraction of the peak from which a value is worth freeing."""
 SEGMENTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-"""Numbers of parts that a step is cut into, between which values are kept: the family."""
+"""Numbers of segments that a step is cut into, between which values are kept."""
 THRESHOLDS = 6
-"""Prices per byte up to which values are let go, for each of them: quantiles of what there is."""
+"""Thresholds of time per byte that are tried for each: quantiles of the occurring values."""
 REFINED = 2
 """Choices of the family that are improved."""
 ROUNDS = 3
-"""How often the whole is repeated."""
+"""How often the search repeats."""
 HALVINGS = 5
-"""Of the range in which the least peak is sought that so much time allows."""
+"""Bisection steps for the least peak within a time limit."""
 
 
 class RematerializationChoices:
-    """The choices for one sequence. `times` are those of its tasks, in microseconds."""
+    """The choices for one sequence; `times` are the microseconds of its tasks."""
 
     def __init__(
         self, base: TaskSequence, repeatable: Mapping[int, frozenset[int]], times: Sequence[float]
@@ -46,9 +46,9 @@ class RematerializationChoices:
         self.base, self.times = base, times
         self.repeater = Rematerializer(base, repeatable)
         self.known: dict[frozenset[int], TaskSequence] = {}
-        room, writer = base.room, self.repeater.writer
+        room, writer = base.value_bytes, self.repeater.writer
         self.large = [v for v in self.repeater.values if room[v] >= LARGE * base.peak]
-        held = {v: room[v] if self.repeater.waits(v) else 0 for v in self.large}
+        held = {v: room[v] if self.repeater.has_idle_time(v) else 0 for v in self.large}
         """The bytes that keeping a value takes."""
         together: dict[int, int] = {}
         for v in self.large:
@@ -65,12 +65,14 @@ class RematerializationChoices:
         return min((s for _, s in self.family), key=lambda s: (s.peak, s.cost(self.times)))
 
     def sequence(self, choice: frozenset[int]) -> TaskSequence:
+        """The sequence with these values recomputed."""
         if choice not in self.known:
             self.known[choice] = self.repeater.repeat(choice)
         return self.known[choice]
 
     def cheapest(self, limit: int) -> TaskSequence | None:
-        """The sequence of least cost that was found with a peak of at most `limit` bytes."""
+        """The cheapest sequence found with a peak of at most `limit` bytes; None if there is
+        none."""
         fitting = [c for c, s in self.family if s.peak <= limit]
         fitting.sort(key=lambda choice: self.sequence(choice).cost(self.times))
         improved = [self._improved(choice, limit) for choice in fitting[:REFINED]]
@@ -87,8 +89,8 @@ class RematerializationChoices:
                 yield frozenset(v for v in self.large if self.price[v] <= most) - kept
 
     def _crossing(self, segments: int) -> frozenset[int]:
-        """The values that cross one of the cuts between so many segments."""
-        live, repeater, room = self.base.live, self.repeater, self.base.room
+        """The values that cross one of the cuts between `segments` segments."""
+        live, repeater, room = self.base.live, self.repeater, self.base.value_bytes
         middle = live.index(max(live))
         lives = {
             v: (place, min(repeater.last[v], middle))
@@ -114,9 +116,9 @@ class RematerializationChoices:
         )
 
     def _improved(self, choice: frozenset[int], limit: int) -> TaskSequence:
-        """`choice` with as much kept as the limit allows, the dearest first."""
+        """`choice` with as much kept as the limit allows, the most expensive first."""
         found = self.sequence(choice)
-        repeated = {found.buffer[v] for s in found.steps if s.again for v in s.writes}
+        repeated = {found.buffer[v] for s in found.steps if s.rerun for v in s.writes}
         choice = frozenset(v for v in choice if self.base.buffer[v] in repeated)
         groups = [sorted(choice, key=lambda v: (-self.price[v], v))]
         while groups:
@@ -134,7 +136,8 @@ class RematerializationChoices:
 def repeat_within(
     base: TaskSequence, repeatable: Mapping[int, frozenset[int]], times: Sequence[float], limit: int
 ) -> TaskSequence:
-    """The cheapest sequence found with a peak of at most `limit` bytes, or that of the least."""
+    """The cheapest sequence found with a peak of at most `limit` bytes, or the one of least
+    peak."""
     for _ in range(ROUNDS):
         repeats = RematerializationChoices(base, repeatable, times)
         found = repeats.cheapest(limit)
@@ -152,7 +155,7 @@ def repeat_for(
     times: Sequence[float],
     most: float,
 ) -> TaskSequence:
-    """The sequence of the least peak found whose repetitions take at most `most` microseconds."""
+    """The sequence of least peak found whose reruns take at most `most` microseconds."""
     repeats = RematerializationChoices(base, repeatable, times)
     affordable = [s for _, s in repeats.family if s.cost(times) <= most]
     found = min(affordable, key=lambda s: (s.peak, s.cost(times)), default=base)

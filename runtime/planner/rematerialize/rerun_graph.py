@@ -1,8 +1,8 @@
-"""A graph in which some kernels run again, from the sequence that says which and when.
+"""Build the graph in which some kernels rerun, from a sequence of tasks.
 
-A kernel that runs again is the same kernel, launched on what it read the first time or on what has
-been made again in its place: its results have the same bits. What it makes beside, such as the
-running statistics of a batch norm, stays unread, and state is updated once.
+A rerun launches the same kernel on what it read the first time or on recomputed values, so its
+results have the same bits. Side results, such as the running statistics of a batch norm, stay
+unread, and state is updated once.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ from graphc.runtime.planner.tasks import Tasks
 
 @dataclass(frozen=True)
 class LaunchedGraph:
-    """The node of each task that is a launch, by task number, and the work buffer of each value
-    that one writes, if it is not empty."""
+    """A graph with its tasks."""
 
     graph: Graph
     tasks: Tasks
     nodes: Mapping[int, Node]
+    """The node of each launch, by task number."""
     buffers: Mapping[Value, int]
+    """The work buffer of each value that a launch writes, if it is not empty."""
 
     @classmethod
     def of(cls, graph: Graph, kernels: Mapping[str, Kernel], tasks: Tasks) -> LaunchedGraph:
+        """The tasks of `graph` with its launches."""
         named = {
             kernels[n.outputs[0].name].name: n for n in graph.nodes if n.outputs[0].name in kernels
         }
@@ -48,8 +50,8 @@ class LaunchedGraph:
         return cls(graph, tasks, nodes, buffers)
 
     def repeatable(self) -> dict[int, frozenset[int]]:
-        """The tasks that may run again, with the buffers of the state that they then need: launches
-        that no loop takes the place of."""
+        """The launches that may rerun, each with the state buffers that it reads. Loops and what
+        they replace may not."""
         roots = body_roots(self.graph)
         scans = [n for n in self.graph.nodes if n.op.name == "scan"]
         looped = {roots[v] for n in scans for v in (*n.inputs, *n.outputs)}
@@ -66,8 +68,8 @@ class LaunchedGraph:
         return found
 
     def idle(self, node: Node) -> dict[Value, Value]:
-        """The state that only its own update is made from, and the update: when the node runs
-        again, nothing that is read depends on it, and it may as well be the new contents."""
+        """The state that only its own update depends on, with the update. When the node reruns,
+        nothing that is read depends on this state, so the new contents may be read in its place."""
         if not isinstance(node, KernelNode):
             return {}
         read = {v for n in self.graph.nodes for v in n.inputs} | set(self.graph.outputs)
@@ -90,9 +92,11 @@ class LaunchedGraph:
         }
 
 
-def graph_again(launched: LaunchedGraph, found: TaskSequence) -> tuple[Graph, dict[str, Node]]:
-    """The graph whose nodes run as `found` says, and the nodes that run again: the first one by the
-    name of the first output of the other."""
+def graph_with_reruns(
+    launched: LaunchedGraph, found: TaskSequence
+) -> tuple[Graph, dict[str, Node]]:
+    """The graph whose nodes run as `found` says, and the rerun nodes: the original node by the name
+    of the rerun's first output."""
     graph, roots = launched.graph, body_roots(launched.graph)
     names, first = names_of(graph), len(launched.tasks.buffers)
     made: dict[tuple[Value, int], Value] = {}
@@ -120,7 +124,7 @@ def graph_again(launched: LaunchedGraph, found: TaskSequence) -> tuple[Graph, di
         if node is None:
             continue
         inputs = tuple(instead(v, given) for v in node.inputs)
-        if not step.again:
+        if not step.rerun:
             nodes.append(node if inputs == node.inputs else _renamed(node, inputs, node.outputs))
             continue
         idle = launched.idle(node)
@@ -137,7 +141,7 @@ def graph_again(launched: LaunchedGraph, found: TaskSequence) -> tuple[Graph, di
 
 
 def _renamed(node: Node, inputs: tuple[Value, ...], outputs: tuple[Value, ...]) -> Node:
-    """The node on other values, which its body then goes by as well."""
+    """The node on other values, with its body renamed accordingly."""
     if not isinstance(node, KernelNode):
         return replace(node, inputs=inputs, outputs=outputs)
     body = node.body

@@ -1,9 +1,8 @@
-"""Tasks in a serial order, some of which run again: what lives when, and what that costs.
+"""Tasks in serial order, some of which rerun: lifetimes and cost.
 
-A sequence is in single assignment. A task that runs again writes values of its own, which are what
-later tasks read. So a value may be let go after its first readers and be made again for the last
-ones. What is counted is work memory as it is allocated: rounded up to the alignment, one buffer for
-an output that may overwrite an input.
+A sequence is in single assignment form. A rerun writes values of its own, which later tasks read.
+So a value may be freed after its first readers and recomputed for the last ones. Work memory is
+counted as it is allocated: aligned, and with one buffer for an output that may overwrite an input.
 """
 
 from __future__ import annotations
@@ -18,60 +17,68 @@ from graphc.runtime.planner.serial_order import overwritable
 from graphc.runtime.planner.tasks import Tasks
 
 FAR = 1 / 16
-"""The share of all tasks that runs between two uses of a value that may be let go meanwhile. A
-choice: where fewer run, little else comes and goes."""
+"""The fraction of all tasks that must run between two uses of a value for it to be freed. A choice:
+if fewer run, little else comes and goes."""
 
 PASSES = 8
-"""Through the order, in which neighbours are exchanged. A choice: most are in place after two."""
+"""The most passes of neighbour exchange. A choice: most tasks are in place after two."""
 SMALL = 4096
-"""Bytes that may be held from the beginning on, so that what needs them can run early. A choice."""
+"""The most bytes that a task may hold early so that it can run early. A choice."""
 
 
 @dataclass(frozen=True)
 class Occurrence:
-    """A task, by number, and the values that it reads and writes; `again` if it has run before.
-    `overwrites` are pairs of values, the first one read, that may be one memory."""
+    """One run of a task."""
 
     task: int
+    """The task's number."""
     reads: tuple[int, ...]
+    """The values that it reads."""
     writes: tuple[int, ...]
+    """The values that it writes."""
     overwrites: tuple[tuple[int, int], ...] = ()
-    again: bool = False
+    """Pairs of a read and a written value that may share memory."""
+    rerun: bool = False
+    """Whether the task has run before."""
 
     @cached_property
     def touched(self) -> frozenset[int]:
+        """All values that it reads or writes."""
         return frozenset((*self.reads, *self.writes))
 
     def repeated(self, names: Mapping[int, int]) -> Occurrence:
-        """The same task once more, on the values that `names` gives in place of its own."""
-        return replace(self.reading(names), writes=_named(self.writes, names), again=True)
+        """A rerun of the task on the values that `names` gives in place of its own."""
+        return replace(self.reading(names), writes=_named(self.writes, names), rerun=True)
 
     def reading(self, names: Mapping[int, int]) -> Occurrence:
+        """The same run with reads renamed by `names`."""
         pairs = tuple((names.get(a, a), names.get(b, b)) for a, b in self.overwrites)
         return replace(self, reads=_named(self.reads, names), overwrites=pairs)
 
 
 @dataclass(frozen=True)
 class TaskSequence:
-    """Occurrences in the order in which they run. `buffer` has the buffer of each value: values of
-    one buffer are the same, made by one task at several times. `beside` are the bytes of work
-    memory that each task needs when it runs again, for what it once wrote elsewhere."""
+    """Runs of tasks in serial order."""
 
     tasks: Tasks
     steps: tuple[Occurrence, ...]
     buffer: tuple[int, ...]
-    beside: tuple[int, ...]
+    """The buffer of each value. Values of one buffer are equal, computed by one task at several
+    times."""
+    rerun_bytes: tuple[int, ...]
+    """Bytes of work memory that each task needs when it reruns, for results that are not stored in
+    work memory the first time."""
 
     @cached_property
-    def room(self) -> list[int]:
+    def value_bytes(self) -> list[int]:
         """Bytes of each value."""
-        rooms = self.tasks.rooms
+        rooms = self.tasks.aligned_sizes
         return [rooms[b] for b in self.buffer]
 
     @cached_property
     def live(self) -> list[int]:
-        """The bytes that live while each occurrence runs."""
-        room = self.room
+        """The bytes live during each run."""
+        room = self.value_bytes
         left, new = [0] * len(room), [True] * len(room)
         for step in self.steps:
             for v in step.touched:
@@ -86,32 +93,33 @@ class TaskSequence:
                 left[v] -= 1
                 if not left[v]:
                     ended += room[v]
-            beside = self.beside[step.task] if step.again else 0
+            beside = self.rerun_bytes[step.task] if step.rerun else 0
             result.append(total + beside - (self._shared(step, left) if step.overwrites else 0))
             total -= ended
         return result
 
     def _shared(self, step: Occurrence, left: Sequence[int]) -> int:
-        """The bytes of dying values that are written over."""
+        """The bytes of dying values that a run overwrites."""
         shared, taken = 0, set[int]()
         for old, new in step.overwrites:
             if not left[old] and old not in taken and new not in taken:
-                shared += self.room[old]
+                shared += self.value_bytes[old]
                 taken |= {old, new}
         return shared
 
     @cached_property
     def peak(self) -> int:
+        """The most bytes live at once."""
         return max(self.live, default=0)
 
     def cost(self, times: Sequence[float]) -> float:
-        """What runs again takes, by the time of each task."""
-        return sum(times[s.task] for s in self.steps if s.again)
+        """The microseconds of all reruns, given the time of each task."""
+        return sum(times[s.task] for s in self.steps if s.rerun)
 
 
 def serial(tasks: Tasks, order: Sequence[int]) -> TaskSequence:
-    """The tasks in `order`, each once; those that only end the lives of values run as soon as they
-    can, and of two neighbours that may run either way the one that leads to less."""
+    """The tasks in `order`, each once. Tasks that only free values run as soon as they can, and
+    neighbours are exchanged where that lowers live memory."""
     order = _exchanged(tasks, _released_early(tasks, order))
     used = tasks.work_uses()
     steps = []
@@ -121,15 +129,19 @@ def serial(tasks: Tasks, order: Sequence[int]) -> TaskSequence:
         writes = tuple(a.buffer for a in task.writes if a.buffer in used)
         steps.append(Occurrence(i, reads, writes, tuple(overwritable(tasks, i))))
     beside = tuple(
-        sum(tasks.rooms[a.buffer] for a in t.writes if tasks.buffers[a.buffer].segment != "work")
+        sum(
+            tasks.aligned_sizes[a.buffer]
+            for a in t.writes
+            if tasks.buffers[a.buffer].segment != "work"
+        )
         for t in tasks.tasks
     )
     return TaskSequence(tasks, tuple(steps), tuple(range(len(tasks.buffers))), beside)
 
 
 def _exchanged(tasks: Tasks, order: list[int]) -> list[int]:
-    """`order` with neighbours exchanged, as long as fewer bytes then live at once between them."""
-    work, rooms = tasks.work_uses(), tasks.rooms
+    """`order` with neighbours exchanged as long as fewer bytes are then live between them."""
+    work, rooms = tasks.work_uses(), tasks.aligned_sizes
     touched = [{a.buffer for a in (*t.reads, *t.writes) if a.buffer in work} for t in tasks.tasks]
     for _ in range(PASSES):
         left = {b: mask.bit_count() for b, mask in work.items()}
@@ -156,6 +168,7 @@ def _exchanged(tasks: Tasks, order: list[int]) -> list[int]:
 
 
 def _released_early(tasks: Tasks, order: Sequence[int]) -> list[int]:
+    """`order` with tasks that only free values moved as early as possible."""
     work = tasks.work_uses()
     makes = [any(a.buffer in work for a in t.writes) for t in tasks.tasks]
     frees = [any(a.buffer in work for a in t.reads) for t in tasks.tasks]
@@ -164,7 +177,8 @@ def _released_early(tasks: Tasks, order: Sequence[int]) -> list[int]:
     small = {
         i
         for i in wanted
-        if not frees[i] and sum(tasks.rooms[a.buffer] for a in tasks.tasks[i].writes) <= SMALL
+        if not frees[i]
+        and sum(tasks.aligned_sizes[a.buffer] for a in tasks.tasks[i].writes) <= SMALL
     }  # such as the scalars of an update rule
     waiting = [i for i in order if i in ends or i in small]
     found: list[int] = []
@@ -187,12 +201,12 @@ def _released_early(tasks: Tasks, order: Sequence[int]) -> list[int]:
 
 
 class Rematerializer:
-    """Makes sequences of one in which some values are made again, by tasks that are `repeatable`,
-    each as long as the state that it needs is what it was.
+    """Creates sequences in which some values are recomputed, by `repeatable` tasks while the state
+    that they read is unchanged.
 
-    A value that may be made again is let go after the use that its longest wait follows, and made
-    again, once, before the first use behind that; so is what this needs in turn, if it may be and
-    has had its last use.
+    Such a value is freed after the use before its longest idle time and recomputed, once, before
+    the next use; so are the values that the recomputation needs, if they may be and have had their
+    last use.
     """
 
     def __init__(self, base: TaskSequence, repeatable: Mapping[int, frozenset[int]]) -> None:
@@ -223,29 +237,29 @@ class Rematerializer:
             for t in base.tasks.tasks
         ]
 
-    def waits(self, value: int) -> bool:
-        """Whether there is a time in which a value is held and not used."""
+    def has_idle_time(self, value: int) -> bool:
+        """Whether a value is held without use for some time."""
         touches = self.touches[value]
         return bool(touches) and self.last[value] < touches[-1]
 
-    def repeat(self, again: Collection[int]) -> TaskSequence:
-        """The sequence in which the values `again` are made again where they are needed, but for
-        those that would have to be made from state that has changed by then."""
+    def repeat(self, rerun: Collection[int]) -> TaskSequence:
+        """The sequence in which the values `rerun` are recomputed where they are needed, except
+        those that depend on state that has changed by then."""
         while True:
-            found = self._repeat(frozenset(again) - self.held)
+            found = self._repeat(frozenset(rerun) - self.held)
             if found is not None:
                 return found
 
-    def _repeat(self, again: Collection[int]) -> TaskSequence | None:
-        """That sequence, or None after one more value has turned out to be such."""
+    def _repeat(self, rerun: Collection[int]) -> TaskSequence | None:
+        """That sequence; None if one more value has turned out to depend on changed state."""
         base, names, steps = self.base, dict[int, int](), list[Occurrence]()
         buffer, changed = list(base.buffer), set[int]()
 
         def at_hand(value: int, place: int) -> bool:
-            return place <= self.last[value] or value not in again or value in names
+            return place <= self.last[value] or value not in rerun or value in names
 
         for place, step in enumerate(base.steps):
-            waiting = [v for v in step.reads if v in again and not at_hand(v, place)]
+            waiting = [v for v in step.reads if v in rerun and not at_hand(v, place)]
             while waiting:
                 value = waiting[-1]
                 if at_hand(value, place):
@@ -263,7 +277,7 @@ class Rematerializer:
                 for v in first.writes:
                     given[v] = len(buffer)
                     buffer.append(base.buffer[v])
-                    if v in again:
+                    if v in rerun:
                         names[v] = given[v]
                 steps.append(first.repeated(given))
             given = self._names(step.reads, place, names)
@@ -272,12 +286,12 @@ class Rematerializer:
         return replace(base, steps=tuple(steps), buffer=tuple(buffer))
 
     def _names(self, reads: Iterable[int], place: int, names: Mapping[int, int]) -> dict[int, int]:
-        """What stands for the values that are read at `place`."""
+        """The replacements for the values that are read at `place`."""
         return {v: names[v] for v in reads if v in names and place > self.last[v]}
 
 
 def _first_life(touches: Sequence[int], far: int) -> int:
-    """The touch before the longest wait, or the last one if no wait is as long as `far`."""
+    """The use before the longest idle time, or the last use if no idle time is as long as `far`."""
     waits = [(after - before, before) for before, after in pairwise(touches)]
     longest, place = max(waits, default=(0, 0))
     return place if longest >= far else (touches[-1] if touches else 0)
