@@ -48,10 +48,11 @@ from graphc.meaning.pieces import Pieces
 from graphc.meaning.rebuilding import BOUND, PARAMETER
 from graphc.meaning.table import Key, Term, children_of
 from graphc.ops.pointwise.arithmetic import Add, Multiply, Negative
+from graphc.ops.pointwise.fused_multiply_add import FusedMultiplyAdd
 from graphc.ops.pointwise.logic import Cast
 from graphc.ops.pointwise.widen import Widen
 
-ADD, MULTIPLY = Add(), Multiply()
+ADD, MULTIPLY, NEGATIVE = Add(), Multiply(), Negative()
 
 
 class Terms(Pieces):
@@ -85,6 +86,11 @@ class Terms(Pieces):
             return self._folded(op, *terms)
         if isinstance(op, Add):
             return self._sum(terms)
+        if isinstance(op, FusedMultiplyAdd):
+            a, b, c = terms
+            a = self.op(NEGATIVE, a) if op.negate_product else a
+            c = self.op(NEGATIVE, c) if op.negate_sum else c
+            return self.op(ADD, self.op(MULTIPLY, a, b), c)
         if isinstance(op, Multiply):
             terms = tuple(sorted(terms, key=self.order))
         if isinstance(op, Widen | Cast):

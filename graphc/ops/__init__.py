@@ -12,6 +12,7 @@ from graphc.ops.matmul import *
 from graphc.ops.pointwise.arithmetic import *
 from graphc.ops.pointwise.bitwise import *
 from graphc.ops.pointwise.elementary import *
+from graphc.ops.pointwise.fused_multiply_add import *
 from graphc.ops.pointwise.logic import *
 from graphc.ops.pointwise.rounding import *
 from graphc.ops.pointwise.special import *

@@ -34,8 +34,9 @@ channel_lanes       it looks at kernels that the batch's lanes left row-major
 channels_last       likewise, for devices whose kernels copy several elements at once
 fuse_columns        behind layouts, which look at kernels of one contraction or of reductions alone
 fuse_rows           likewise
-fuse_products       last: small contractions become grouped products; it looks at kernels that are
+fuse_products       small contractions become grouped products; it looks at kernels that are
                     finished, and changes none of them
+fuse_multiply_add   last: which products are rounded is what kernels compute, whatever made them
 """
 
 from graphc.ops.loops.bodies import through_bodies
@@ -43,6 +44,7 @@ from graphc.passes.fuse.attend import fuse_attend
 from graphc.passes.fuse.axis import fuse_axis
 from graphc.passes.fuse.columns import fuse_columns
 from graphc.passes.fuse.contract import fuse_contract
+from graphc.passes.fuse.fuse_multiply_add import fuse_multiply_add
 from graphc.passes.fuse.grouped_gemm import fuse_products
 from graphc.passes.fuse.place_constants import place_constants
 from graphc.passes.fuse.pointwise import fuse_pointwise
@@ -96,6 +98,7 @@ AFTER_GRADIENT: tuple[tuple[str, Pass], ...] = (
     ("fuse_columns", fuse_columns),
     ("fuse_rows", fuse_rows),
     ("fuse_products", fuse_products),
+    ("fuse_multiply_add", through_bodies(fuse_multiply_add)),
 )
 PRECISIONS: dict[str, tuple[tuple[str, Pass, str], ...]] = {
     "float32": (),

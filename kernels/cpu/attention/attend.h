@@ -58,7 +58,7 @@ SHARED void tile(const T* a, long row, long stride, const T* b, long steps, T* o
     for (int r = 0; r < R; r++) {
       const vec<T> x = splat(a[r * row + s * stride]);
 #pragma GCC unroll 8
-      for (int v = 0; v < V; v++) sum[r][v] += x * y[v];
+      for (int v = 0; v < V; v++) sum[r][v] = fma(x, y[v], sum[r][v]);
     }
   }
 #pragma GCC unroll 8

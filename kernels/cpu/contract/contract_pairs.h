@@ -21,13 +21,13 @@ INLINE void add_pairs(vec<float>& sum, pairs x, pairs y) {
 #if defined(__AVX512BF16__) && GRAPHC_LANES == 16
   asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(x), "v"(y));
 #else
-  sum += upper(x) * upper(y);
-  sum += lower(x) * lower(y);
+  sum = fma(upper(x), upper(y), sum);
+  sum = fma(lower(x), lower(y), sum);
 #endif
 }
 template <class V, class X>
 INLINE void add_product(V& sum, X x, V y) {
-  sum += x * y;
+  sum = fma(x, y, sum);
   // Of integers GCC would add up the products of several steps first, which takes registers.
   if constexpr (element<V>(1) / 2 == 0) pin(sum);
 }

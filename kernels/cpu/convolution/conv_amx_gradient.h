@@ -199,7 +199,7 @@ struct Gradient {
           if (!inside(u, v)) continue;
           const bfloat* from = x + S::X_0 + n * S::X_N + c * S::X_B + u * S::ROW + v * S::COLUMN;
           const bfloat* with = dy + S::Y_0 + n * S::Y_N + k / W * S::Y_K + p * S::Y_P + q * S::Y_Q;
-          sum += decode<bfloat>(at(from)) * value(with[k % W]);
+          sum = fma(splat(value(with[k % W])), decode<bfloat>(at(from)), sum);
         }
     return sum;
   }

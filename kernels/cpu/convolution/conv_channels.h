@@ -86,7 +86,7 @@ struct Tile {
       for (int i = 0; i < MR; i++) {
         if (!live(i, s)) continue;
         if constexpr (NV == 1 && !S::PAIRS) {
-          sums.at[i][0] += x[s * S::X_S + row(i)] * v[0];
+          sums.at[i][0] = fma(x[s * S::X_S + row(i)], v[0], sums.at[i][0]);
         } else {
           Factor<S> one = element_at<S, N, S::X_C>(x + s * S::X_S + row(i));
           pin(one);

@@ -94,7 +94,7 @@ struct HaloGradientTile {
   static INLINE void element(Sums& sums, const X* x, const Factor<S> (&v)[NV], Numbers<J...>) {
     if constexpr (INSIDE || S::column_inside(Q, I % S::TAPS)) {
       if constexpr (NV == 1 && !S::PAIRS) {
-        sums.at[I][0] += x[row(I)] * v[0];
+        sums.at[I][0] = fma(x[row(I)], v[0], sums.at[I][0]);
       } else {
         Factor<S> one = [&]() __attribute__((always_inline)) {
           if constexpr (S::IMAGES == 2) return splat(x[row(I)]);

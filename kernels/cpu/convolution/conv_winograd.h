@@ -46,19 +46,20 @@ template <> struct Transform<4> {
   static constexpr int E = 6;
   static constexpr float A = 0.625f, B = 1.5f, AA = A * A, BB = B * B;
   template <class T> static INLINE void input(const T* d, T* to, int step) {
-    const T even = d[4 * step] - BB * d[2 * step], odd = A * (d[3 * step] - BB * d[step]);
-    const T far_even = d[4 * step] - AA * d[2 * step], far_odd = B * (d[3 * step] - AA * d[step]);
-    to[0] = AA * BB * d[0] - (AA + BB) * d[2 * step] + d[4 * step];
+    const T even = fma(-BB, d[2 * step], d[4 * step]), odd = A * fma(-BB, d[step], d[3 * step]);
+    const T far_even = fma(-AA, d[2 * step], d[4 * step]);
+    const T far_odd = B * fma(-AA, d[step], d[3 * step]);
+    to[0] = fma(AA * BB, d[0], fma(-(AA + BB), d[2 * step], d[4 * step]));
     to[step] = even + odd;
     to[2 * step] = even - odd;
     to[3 * step] = far_even + far_odd;
     to[4 * step] = far_even - far_odd;
-    to[5 * step] = AA * BB * d[step] - (AA + BB) * d[3 * step] + d[5 * step];
+    to[5 * step] = fma(AA * BB, d[step], fma(-(AA + BB), d[3 * step], d[5 * step]));
   }
   template <class T> static INLINE void weight(const T* g, T* to, int from, int step) {
     constexpr float near = 1 / (2 * AA * (AA - BB)), far = 1 / (2 * BB * (BB - AA));
-    const T even = g[0] + AA * g[2 * from], odd = A * g[from];
-    const T far_even = g[0] + BB * g[2 * from], far_odd = B * g[from];
+    const T even = fma(AA, g[2 * from], g[0]), odd = A * g[from];
+    const T far_even = fma(BB, g[2 * from], g[0]), far_odd = B * g[from];
     to[0] = 1 / (AA * BB) * g[0];
     to[step] = near * (even + odd);
     to[2 * step] = near * (even - odd);
@@ -70,9 +71,9 @@ template <> struct Transform<4> {
     const T near = m[from] + m[2 * from], of_near = m[from] - m[2 * from];
     const T far = m[3 * from] + m[4 * from], of_far = m[3 * from] - m[4 * from];
     to[0] = m[0] + near + far;
-    to[step] = A * of_near + B * of_far;
-    to[2 * step] = AA * near + BB * far;
-    to[3 * step] = A * AA * of_near + B * BB * of_far + m[5 * from];
+    to[step] = fma(B, of_far, A * of_near);
+    to[2 * step] = fma(BB, far, AA * near);
+    to[3 * step] = fma(A * AA, of_near, fma(B * BB, of_far, m[5 * from]));
   }
 };
 
@@ -168,7 +169,7 @@ struct Convolution {
           vec<float> one = splat(v[i * W + c]);
           pin(one);
 #pragma GCC unroll 8
-          for (int j = 0; j < COUNT; j++) sums[i][j] += one * weights[j];
+          for (int j = 0; j < COUNT; j++) sums[i][j] = fma(one, weights[j], sums[i][j]);
         }
       }
       v += GROUP * W, u += W * W;

@@ -57,9 +57,7 @@ INLINE vec<float> scale(vec<float> p, vec<float> n) {
   return __builtin_ia32_scalefps512_mask(p, n, p, (unsigned short)-1, 4);
 #else
   const vec<int32_t> whole = convert<int32_t>(n), half = whole >> 1;
-  p = p * power_of_two(half) * power_of_two(whole - half);
-  pin(p);  // fused with a sum, what overflows would stay finite
-  return p;
+  return p * power_of_two(half) * power_of_two(whole - half);
 #endif
 }
 INLINE vec<float> nearest(vec<float> x) {  // |x| < 2^22
@@ -76,15 +74,12 @@ struct ByLn2 {
 };
 INLINE ByLn2 reduce_by_ln2(vec<float> x) {
   const vec<float> n = nearest(x * 1.44269504f);
-  return {n, (x - n * 0.693359375f) + n * 2.12194440e-4f};
+  return {n, fma(2.12194440e-4f, n, fma(-0.693359375f, n, x))};
 }
 // (e^r - 1 - r) / r^2
 INLINE vec<float> exp_tail(vec<float> r) {
-  vec<float> p = r * 1.9875691500e-4f + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  return p * r + 5.0000001201e-1f;
+  return horner(r, 1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f,
+                1.6666665459e-1f, 5.0000001201e-1f);
 }
 INLINE vec<float> clamp(vec<float> x, float low, float high) {  // a NaN stays
 #if defined(GRAPHC_AVX512)
@@ -97,15 +92,15 @@ INLINE vec<float> clamp(vec<float> x, float low, float high) {  // a NaN stays
 }
 INLINE vec<float> exp_within(vec<float> x) {  // of x in [-104, 89]
   const auto [n, r] = reduce_by_ln2(x);
-  return scale((exp_tail(r) * r + 1.f) * r + 1.f, n);
+  return scale(fma(fma(exp_tail(r), r, splat(1.f)), r, splat(1.f)), n);
 }
 INLINE vec<float> exp(vec<float> x) { return exp_within(clamp(x, -104.f, 89.f)); }
 INLINE vec<float> expm1(vec<float> x) {
   x = clamp(x, -20.f, 89.f);
   const auto [n, r] = reduce_by_ln2(x);
-  const vec<float> small = exp_tail(r) * r * r + r;
+  const vec<float> small = fma(exp_tail(r) * r, r, r);
   const vec<float> half = power_of_two(convert<int32_t>(n) - 1);  // half, as 2^128 is out of range
-  return copysign(n == 0 ? small : (small * half + (half - 0.5f)) * 2.f, x);
+  return copysign(n == 0 ? small : fma(small, half, half - 0.5f) * 2.f, x);
 }
 
 INLINE vec<float> log(vec<float> x) {
@@ -116,16 +111,12 @@ INLINE vec<float> log(vec<float> x) {
   const vec<float> e = convert<float>((raised >> 23) - (denormal & 23));
   const vec<float> m = from_bits((raised & 0x7fffff) + 0x3f3504f3) - 1.f;
   const vec<float> z = m * m;
-  vec<float> p = m * 7.0376836292e-2f - 1.1514610310e-1f;
-  p = p * m + 1.1676998740e-1f;
-  p = p * m - 1.2420140846e-1f;
-  p = p * m + 1.4249322787e-1f;
-  p = p * m - 1.6668057665e-1f;
-  p = p * m + 2.0000714765e-1f;
-  p = p * m - 2.4999993993e-1f;
-  p = p * m + 3.3333331174e-1f;
-  vec<float> result = p * m * z - e * 2.12194440e-4f;
-  result = (m + (result - z * 0.5f)) + e * 0.693359375f;
+  const vec<float> p =
+      horner(m, 7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f,
+             1.4249322787e-1f, -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f,
+             3.3333331174e-1f);
+  vec<float> result = fma(-2.12194440e-4f, e, p * m * z);
+  result = fma(0.693359375f, e, m + fma(-0.5f, z, result));
   result = x == __builtin_inff() ? x : result;
   result = x == 0.f ? splat(-__builtin_inff()) : result;
   return (x < 0.f) | (x != x) ? splat(__builtin_nanf("")) : result;
@@ -141,17 +132,10 @@ INLINE vec<float> log1p(vec<float> x) {
 // for the least relative error with p(0) = q(0), so that small x need no care.
 INLINE vec<float> tanh(vec<float> x) {
   const vec<float> y = clamp(x, -8.2759f, 8.2759f), z = y * y;
-  vec<float> p = z * 2.08959777e-11f - 1.37908076e-08f;
-  p = p * z + 9.59940371e-06f;
-  p = p * z + 2.95684603e-03f;
-  p = p * z + 1.29527256e-01f;
-  p = p * z + 1.f;
-  vec<float> q = z * 2.33103725e-04f + 2.39106584e-02f;
-  q = q * z + 4.62860376e-01f;
-  q = q * z + 1.f;
-  vec<float> result = y * (p / q);
-  pin(result);  // fused with a sum, 1 + tanh(-inf) would be 1.1e-8
-  return result;
+  const vec<float> p = horner(z, 2.08959777e-11f, -1.37908076e-08f, 9.59940371e-06f,
+                              2.95684603e-03f, 1.29527256e-01f, 1.f);
+  const vec<float> q = horner(z, 2.33103725e-04f, 2.39106584e-02f, 4.62860376e-01f, 1.f);
+  return y * (p / q);
 }
 INLINE vec<float> sigmoid(vec<float> x) {
   const vec<float> e = exp_within(clamp(x, -104.f, 88.f));  // a greater e would overflow
@@ -159,16 +143,10 @@ INLINE vec<float> sigmoid(vec<float> x) {
 }
 INLINE vec<float> erf(vec<float> x) {  // the same; 1 from where it rounds to it
   const vec<float> y = clamp(x, -3.8325069f, 3.8325069f), z = y * y;
-  vec<float> p = z * 2.1237322e-06f + 2.8619796e-04f;
-  p = p * z + 3.6580483e-03f;
-  p = p * z + 5.2433021e-02f;
-  p = p * z + 1.8741608e-01f;
-  p = p * z + 1.1283791e+00f;
-  vec<float> q = z * 3.8918573e-05f + 1.1432960e-03f;
-  q = q * z + 1.4752088e-02f;
-  q = q * z + 1.1294568e-01f;
-  q = q * z + 4.9942580e-01f;
-  q = q * z + 1.f;
+  const vec<float> p = horner(z, 2.1237322e-06f, 2.8619796e-04f, 3.6580483e-03f, 5.2433021e-02f,
+                              1.8741608e-01f, 1.1283791e+00f);
+  const vec<float> q = horner(z, 3.8918573e-05f, 1.1432960e-03f, 1.4752088e-02f, 1.1294568e-01f,
+                              4.9942580e-01f, 1.f);
   return abs(x) > 3.8325069f ? copysign(splat(1.f), x) : y * (p / q);
 }
 
@@ -184,15 +162,18 @@ static __attribute__((noinline, cold)) float far_sine(float x, int phase) {
 }
 INLINE vec<float> sine(vec<float> x, int phase) {
   const vec<double> wide = convert<double>(x);
-  const vec<double> n = (wide * 0.63661977236758134 + 6755399441055744.0) - 6755399441055744.0;
-  const vec<float> r = convert<float>((wide - n * 1.5707963267948966) - n * 6.123233995736766e-17);
+  const vec<double> n =
+      fma(0.63661977236758134, wide, splat(6755399441055744.0)) - 6755399441055744.0;
+  const vec<float> r =
+      convert<float>(fma(-6.123233995736766e-17, n, fma(-1.5707963267948966, n, wide)));
   const vec<int32_t> quadrant = convert<int32_t>(n) + phase;
   const vec<float> z = r * r;
   const vec<float> odd =
-      ((z * -1.9515295891e-4f + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * r + r;
+      fma(horner(z, -1.9515295891e-4f, 8.3321608736e-3f, -1.6666654611e-1f) * z, r, r);
   const vec<float> even =
-      ((z * 2.443315711809948e-5f - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * z * z -
-      z * 0.5f + 1.f;
+      fma(horner(z, 2.443315711809948e-5f, -1.388731625493765e-3f, 4.166664568298827e-2f) * z, z,
+          z * -0.5f) +
+      1.f;
   vec<float> result = (quadrant & 1) != 0 ? even : odd;
   result = from_bits(bits(result) ^ ((quadrant & 2) << 30));
   const mask far = ~(abs(x) < 1073741824.f);
@@ -211,26 +192,17 @@ INLINE vec<double> log2_wide(
   const vec<double> e = convert<double>(raised >> 52);
   const vec<double> m = (vec<double>)((raised & 0xfffffffffffffll) + 0x3fe6a09e667f3bcdll);
   const vec<double> s = (m - 1.0) / (m + 1.0), z = s * s;  // log m = 2 atanh s, |s| < 0.172
-  vec<double> p = z * (1.0 / 17) + 1.0 / 15;
-  p = p * z + 1.0 / 13;
-  p = p * z + 1.0 / 11;
-  p = p * z + 1.0 / 9;
-  p = p * z + 1.0 / 7;
-  p = p * z + 1.0 / 5;
-  p = p * z + 1.0 / 3;
-  return e + (p * z * s + s) * 2.8853900817779268;
+  const vec<double> p =
+      horner(z, 1.0 / 17, 1.0 / 15, 1.0 / 13, 1.0 / 11, 1.0 / 9, 1.0 / 7, 1.0 / 5, 1.0 / 3);
+  return fma(2.8853900817779268, fma(p * z, s, s), e);
 }
 INLINE vec<float> exp2_wide(vec<double> x) {
   x = select(x < -160.0, splat(-160.0), x);
   x = select(x > 130.0, splat(130.0), x);
   const vec<double> n = (x + 6755399441055744.0) - 6755399441055744.0;
   const vec<double> r = (x - n) * 0.69314718055994531;
-  vec<double> p = r * (1.0 / 5040) + 1.0 / 720;
-  p = p * r + 1.0 / 120;
-  p = p * r + 1.0 / 24;
-  p = p * r + 1.0 / 6;
-  p = p * r + 0.5;
-  p = p * r * r + r + 1.0;
+  vec<double> p = horner(r, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5);
+  p = fma(p * r, r, r) + 1.0;
   return convert<float>(p * (vec<double>)((convert<int64_t>(n) + 1023) << 52));
 }
 INLINE vec<float> pow(vec<float> x, vec<float> y) {

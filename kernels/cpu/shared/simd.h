@@ -1,7 +1,7 @@
 // Movement of registers (convert.h). Loads and stores take N, the number of live lanes, and S, the elements from one lane to the
 // next: 1 contiguous, 0 the same element in every lane, others a gather. Dead lanes read as 0 and are never written.
 #pragma once
-#include "cpu/shared/convert.h"
+#include "cpu/shared/fma.h"
 
 namespace graphc {
 // The first N lanes as they are, the others `other`.

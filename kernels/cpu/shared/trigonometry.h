@@ -21,11 +21,9 @@ INLINE vec<float> tan(vec<float> x) { return sin(x) / cos(x); }
 INLINE vec<float> folded_asin(vec<float> size) {
   const mask folded = size > 0.5f;
   const vec<float> z = folded ? (1.f - size) * 0.5f : size * size, s = folded ? sqrt(z) : size;
-  vec<float> p = z * 4.2163199048e-2f + 2.4181311049e-2f;
-  p = p * z + 4.5470025998e-2f;
-  p = p * z + 7.4953002686e-2f;
-  p = p * z + 1.6666752422e-1f;
-  return p * z * s + s;
+  const vec<float> p = horner(z, 4.2163199048e-2f, 2.4181311049e-2f, 4.5470025998e-2f,
+                              7.4953002686e-2f, 1.6666752422e-1f);
+  return fma(p * z, s, s);
 }
 INLINE vec<float> asin(vec<float> x) {
   const vec<float> size = abs(x), angle = folded_asin(size);
@@ -42,10 +40,9 @@ INLINE vec<float> atan(vec<float> x) {
   const vec<float> y = far ? -1.f / size : middle ? (size - 1.f) / (size + 1.f) : size;
   const vec<float> start = far ? splat(HALF_PI) : middle ? splat(QUARTER_PI) : vec<float>{};
   const vec<float> z = y * y;
-  vec<float> p = z * 8.05374449538e-2f - 1.38776856032e-1f;
-  p = p * z + 1.99777106478e-1f;
-  p = p * z - 3.33329491539e-1f;
-  return copysign(start + (p * z * y + y), x);
+  const vec<float> p = horner(z, 8.05374449538e-2f, -1.38776856032e-1f, 1.99777106478e-1f,
+                              -3.33329491539e-1f);
+  return copysign(start + fma(p * z, y, y), x);
 }
 INLINE vec<float> atan2(vec<float> y, vec<float> x) {
   const vec<float> rise = abs(y), run = abs(x);

@@ -189,6 +189,9 @@ GRAPHC_BINARY(copysign, copysignf, copysign)
 GRAPHC_BINARY(fmod, fmodf, fmod)
 GRAPHC_BINARY(nextafter, nextafterf, nextafter)
 #undef GRAPHC_BINARY
+// a * b + c, rounded once.
+GRAPHC_INLINE float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
+GRAPHC_INLINE double fma(double a, double b, double c) { return ::fma(a, b, c); }
 template <class T>
 GRAPHC_INLINE mask signbit(T x) {
   return copysign(T(1), x) < T(0);
