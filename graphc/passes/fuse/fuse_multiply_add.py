@@ -19,7 +19,7 @@ from dataclasses import replace
 from graphc.base.target import Target
 from graphc.ir import FLOATS, Graph, Node, Value
 from graphc.ir.rewrite import drop_dead
-from graphc.ops.base import Reduction
+from graphc.ops.base import Op
 from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.arithmetic import Add, Multiply, Subtract
 from graphc.ops.pointwise.fused_multiply_add import (
@@ -27,6 +27,14 @@ from graphc.ops.pointwise.fused_multiply_add import (
     FusedMultiplySubtract,
     FusedNegateMultiplyAdd,
 )
+
+
+PRODUCTS: frozenset[type[Op]] = frozenset((Multiply,))
+SUMS: Mapping[type[Op], tuple[Op, Op]] = {
+    Add: (FusedMultiplyAdd(), FusedMultiplyAdd()),
+    Subtract: (FusedMultiplySubtract(), FusedNegateMultiplyAdd()),
+}
+"""What a sum is with a product as its first operand, and as its second."""
 
 
 def fuse_multiply_add(graph: Graph, target: Target) -> Graph:
@@ -46,11 +54,11 @@ def _fused(body: Graph) -> Graph:
     """A kernel's body with multiply-adds."""
     reads = Counter(v for n in body.nodes for v in n.inputs)
     reads.update(body.outputs)
-    reduced = {v for n in body.nodes if isinstance(n.op, Reduction) for v in n.inputs}
+    reduced = {v for n in body.nodes if n.op.reduced_axes is not None for v in n.inputs}
     products = {
         n.output: n
         for n in body.nodes
-        if isinstance(n.op, Multiply) and reads[n.output] == 1 and n.output.type.dtype in FLOATS
+        if type(n.op) in PRODUCTS and reads[n.output] == 1 and n.output.type.dtype in FLOATS
     }
     if not products:
         return body
@@ -60,7 +68,8 @@ def _fused(body: Graph) -> Graph:
 
 def _summed(node: Node, products: Mapping[Value, Node]) -> Node:
     """The node, or the multiply-add that it is with the product that it reads."""
-    if not isinstance(node.op, Add | Subtract):
+    fused = SUMS.get(type(node.op))
+    if fused is None:
         return node
     x, y = node.inputs
     if (x in products) == (y in products):
@@ -68,7 +77,4 @@ def _summed(node: Node, products: Mapping[Value, Node]) -> Node:
     product, other = (products[x], y) if x in products else (products[y], x)
     if product.output.type.shape != node.output.type.shape:
         return node  # what is the same for many sums is computed once
-    op = FusedMultiplyAdd()
-    if isinstance(node.op, Subtract):
-        op = FusedMultiplySubtract() if x in products else FusedNegateMultiplyAdd()
-    return replace(node, op=op, inputs=(*product.inputs, other))
+    return replace(node, op=fused[x not in products], inputs=(*product.inputs, other))

@@ -1,0 +1,118 @@
+"""Every product and sum is rounded as the graph says: random programs of exact operations have the
+same bits by the reference, on the CPU, on the simulated GPU and by the interpreter of loop nests."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc.kernels.loops.interpret import interpret
+from graphc.kernels.loops.plain import plain_nest
+from graphc.kernels.loops.rewrites import bind, hoist, split_last
+from graphc.kernels.program.access import Domain
+from graphc.kernels.program.body.names import Identifiers
+from graphc.kernels.program.pieces import space
+from graphc.kernels.program.pointwise_nest import group_outputs, make_pointwise_nest
+from graphc.ops.fused import KernelNode, kernels_in
+
+Array = np.ndarray[Any, Any]
+
+OPERATIONS: tuple[Callable[..., Any], ...] = (
+    lambda a, b: a + b,
+    lambda a, b: a - b,
+    lambda a, b: a * b,
+    lambda a, b: a * b + a,
+    lambda a, b: b - a * a,
+    lambda a, b: a / (b * b + 1.5),
+    lambda a, b: graphc.maximum(a, b),
+    lambda a, b: graphc.where(a > b, a, b * 0.75),
+    lambda a, b: graphc.sqrt(graphc.abs(a)) - b,
+    lambda a, b: graphc.relu(a) * 1.25 - b,
+)
+SHAPES = ((7, 33), (33,), (7, 1), (7, 33))
+PROGRAMS = 24
+
+
+def program(seed: int) -> Callable[..., Any]:
+    """A random expression of the inputs, of some twenty operations, with two results."""
+
+    def function(*inputs: Any) -> Any:
+        drawn, values = random.Random(seed), list(inputs)
+        for _ in range(20):
+            operation = drawn.choice(OPERATIONS)
+            a, b = drawn.choice(values[-4:]), drawn.choice(values)
+            values.append(operation(a, b))
+        return values[-1], values[-2]
+
+    return function
+
+
+def inputs_of(seed: int, dtype: str) -> list[Array]:
+    draw = np.random.default_rng(seed)
+    return [draw.normal(size=shape).astype(dtype) for shape in SHAPES]
+
+
+def bits(arrays: Sequence[Any]) -> list[bytes]:
+    """The bits, of NaN one pattern."""
+    plain = (np.asarray(a) for a in arrays)
+    return [np.where(np.isnan(a), np.nan, a).astype(a.dtype).tobytes() for a in plain]
+
+
+def run(seed: int, dtype: str, device: str, **options: Any) -> tuple[list[bytes], Any]:
+    arrays = inputs_of(seed, dtype)
+    specs = [graphc.spec(a.shape, dtype) for a in arrays]
+    compiled = graphc.compile(program(seed), *specs, device=device, **options)
+    return bits(compiled(*arrays)), compiled
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("seed", range(PROGRAMS))
+def test_the_cpu_rounds_as_the_reference_does(seed: int, dtype: str):
+    expected, _ = run(seed, dtype, "reference")
+    assert run(seed, dtype, "cpu", threads=1)[0] == expected
+
+
+@pytest.mark.parametrize("seed", range(0, PROGRAMS, 4))
+def test_the_simulated_gpu_rounds_as_the_reference_does(seed: int):
+    expected, _ = run(seed, "float32", "reference")
+    assert run(seed, "float32", "sim")[0] == expected
+
+
+@pytest.mark.parametrize("seed", range(PROGRAMS))
+def test_interpreted_loops_round_as_the_reference_does(seed: int):
+    expected, compiled = run(seed, "float32", "reference")
+    known = dict(zip(compiled.graph.inputs, inputs_of(seed, "float32"), strict=True))
+    for node in kernels_in(compiled.graph):
+        known.update(interpreted(node, [known[v] for v in node.inputs]))
+    assert bits([known[v] for v in compiled.graph.outputs]) == expected
+
+
+def interpreted(node: KernelNode, inputs: Sequence[Array]) -> dict[Any, Array]:
+    """The outputs of a pointwise kernel by the interpreter of its nests, cut in chunks of registers
+    of eight lanes."""
+    body = node.body
+    pointers = Identifiers().pointers(body)
+    memory = {pointers[v]: a.ravel().copy() for v, a in zip(body.inputs, inputs, strict=True)}
+    for v in body.outputs:
+        memory[pointers[v]] = np.zeros(v.type.size, v.type.numpy_dtype)
+    for outputs in group_outputs(body):
+        shape = space(body, outputs[0]) or (1,)
+        domain = Domain(shape, len(shape) - 1, 8)
+        part = make_pointwise_nest(body, outputs, domain, pointers).merged
+        interpret(split_last(hoist(bind(plain_nest(part), "chunk"))), memory)
+    pairs = zip(node.outputs, body.outputs, strict=True)
+    return {outer: memory[pointers[v]].reshape(v.type.shape) for outer, v in pairs}
+
+
+def test_a_difference_of_equal_squares_is_zero():
+    def function(x: Any, y: Any) -> Any:
+        return x * x - y * y
+
+    x = np.random.default_rng(0).normal(size=1000).astype(np.float32)
+    compiled = graphc.compile(function, graphc.spec(x.shape), graphc.spec(x.shape), device="cpu")
+    assert not np.asarray(compiled(x, x)).any()
