@@ -57,8 +57,11 @@ class MemoryBudget:
     """Graphs of the same results as `graph` for one device whose plans take less memory."""
 
     graph: Graph
+    """The graph after all passes."""
     kernels: Mapping[str, Kernel]
+    """Its kernels by first output."""
     machine: DeviceModel
+    """The device."""
     plan_of: PlanOf
     """Plans a graph."""
     notes: tuple[str, ...] = ()

@@ -52,6 +52,7 @@ class Found:
     """A remembered program."""
 
     plan: Plan
+    """The verified plan."""
     keys: Mapping[str, str]
     """The key of each kernel in the cache, by name."""
     state: Mapping[str, StateBuffer]

@@ -31,6 +31,7 @@ class Domain:
 
     @property
     def rank(self) -> int:
+        """Number of axes."""
         return len(self.extents)
 
     @property
@@ -73,6 +74,7 @@ class AffineIndex:
     """
 
     coefficients: tuple[int, ...]
+    """The factor of each domain index."""
     offset: int = 0
     divisor: int = 1
 
@@ -88,9 +90,13 @@ class AffineAccess:
     l at the domain indices i, where the index along the lane axis is that of lane 0."""
 
     offset: int
+    """Elements at index zero, before the division."""
     strides: tuple[int, ...]
+    """Elements per step of each domain index."""
     lane_stride: int = 0
+    """Elements from one lane to the next; 0 broadcasts one element."""
     divisor: int = 1
+    """The divisor of the offset; above 1 a guard excludes inexact quotients."""
 
     def text(self, indices: Sequence[str]) -> str:
         """The offset of lane 0 as a C++ expression, before the division."""
@@ -109,7 +115,9 @@ class Guard:
     """A condition under which an element is read: the access is exact and within [0, high)."""
 
     access: AffineAccess
+    """The index that is checked."""
     high: int
+    """Its exclusive bound, times the access's divisor."""
 
 
 def compose_index(affine: Affine, places: Sequence[AffineIndex], rank: int) -> AffineIndex:

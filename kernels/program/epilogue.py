@@ -23,7 +23,9 @@ class Epilogue:
     """The program that computes and stores the body's outputs at each index of `domain`."""
 
     program: RegisterProgram
+    """The statements."""
     domain: Domain
+    """The indices that they run at."""
     pointers: Pointers
     """Pointer names of the body's inputs and outputs."""
     inplace: tuple[tuple[int, int], ...]

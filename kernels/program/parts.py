@@ -26,8 +26,11 @@ class PointwiseNest:
     """A loop nest whose `program` stores `outputs` at each index of `domain`."""
 
     outputs: tuple[Value, ...]
+    """The outputs that it stores."""
     domain: Domain
+    """The indices that it runs at."""
     program: RegisterProgram
+    """The statements of one index."""
     pointers: Pointers = field(compare=False)
     """Pointer names of the body's inputs and outputs."""
 

@@ -82,10 +82,11 @@ class PlayerTask:
     step: int
     """The step's number in `all_steps`."""
     phase: int
+    """The phase; 0 for a copy."""
     chunks: int
     """Chunks of the phase."""
     slot: int
-    """The stream's number."""
+    """The player's number of the stream."""
     predecessors: tuple[int, ...]
     """Indices of the tasks that must end before."""
     inside: int = -1
@@ -103,8 +104,11 @@ class RelativeAddress:
     """`offset` bytes from the base numbered `base`, moving with the enclosing loops."""
 
     base: int
+    """The number of the base."""
     offset: int
+    """Bytes from the base."""
     moves: tuple[Move, ...] = ()
+    """Its movement with the enclosing loops, the outermost first."""
 
 
 def resolve(plan: Plan, in_order: bool = False) -> list[PlayerTask]:

@@ -59,6 +59,7 @@ class DeviceModel:
     """The device that a plan is made for."""
 
     device: str
+    """The kind of device, such as "cuda"."""
     workers: int = 1
     """The workers of a CPU."""
     measured: Mapping[str, float] = field(default_factory=dict)
@@ -114,6 +115,7 @@ class OverlapSimulation:
         self.left[i] = self.demands[i].microseconds + delay
 
     def slowdown(self) -> float:
+        """The factor by which the running kernels are slowed down."""
         return slowdown([self.demands[i] for i in self.left])
 
     def full(self) -> bool:

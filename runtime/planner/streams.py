@@ -231,6 +231,7 @@ class _Folding:
         self.patience = PATIENCE * max(way, default=0.0) - event
 
     def run(self) -> StreamSchedule:
+        """The schedule."""
         ended: list[int] = []
         early, count = 0, 0
         while self.near:
@@ -301,6 +302,7 @@ class _Folding:
         return [j for j, rest in self.clock.left.items() if rest <= left]
 
     def begin(self, i: int, stream: int) -> None:
+        """Start task i on a stream."""
         self.clock.start(i, self.delay(i, stream))
         self.busy[stream] = i
         self.stream[i] = self.chain_stream[self.chain[i]] = stream
@@ -309,6 +311,7 @@ class _Folding:
         self.near += islice(self.later, 1)
 
     def end(self, i: int) -> None:
+        """Note that task i has completed."""
         self.finish[i] = self.used[self.stream[i]] = self.clock.now
         del self.busy[self.stream[i]]
         for j in self.after[i]:

@@ -144,6 +144,7 @@ class _Proof:
                     yield Use(index, name, self.track(place, step.stage))
 
     def check_periods(self) -> None:
+        """Check that every range has a period of 1, 2 or the count."""
         for use in (*self.reads, *self.writes):
             if use.track.move.period not in (1, 2, self.loop.count):
                 raise self.error(

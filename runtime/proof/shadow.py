@@ -140,6 +140,7 @@ class Shadow:
         return slice(cells[memory, place.start - origin], cells[memory, place.stop - origin])
 
     def _number(self, *values: str) -> int:
+        """The content number of a set of values."""
         return self.names.setdefault(frozenset(values), len(self.names))
 
     def _values_of(self, cell: int) -> frozenset[str]:
@@ -147,6 +148,7 @@ class Shadow:
         return frozenset() if cell == NOTHING else list(self.names)[cell]
 
     def _play(self, run: int) -> None:
+        """Execute the plan of a run."""
         plan, first = self.plans[run], self.first[run]
         self.held[:] = NOTHING
         for binding in (*plan.state, *plan.inputs):
@@ -291,6 +293,7 @@ class Shadow:
 
 
 def _check_shared_state(plans: Sequence[Plan]) -> None:
+    """Raise PlanError if plans give state of one name different types."""
     types: dict[str, Value] = {}
     for plan in plans:
         for binding in plan.state:

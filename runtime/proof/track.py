@@ -21,12 +21,15 @@ class Track:
     """A range in iterations `begin` to `end` (exclusive) of a loop."""
 
     place: Range
+    """The range."""
     depth: int
     """The number of loops around the loop."""
     count: int
     """Iterations of the loop."""
     begin: int
+    """The first iteration in which it is used."""
     end: int
+    """The iteration after the last."""
 
     @property
     def size(self) -> int:

@@ -173,6 +173,7 @@ def _step_problem(step: Step, plan: Plan, recorded: set[int], looped: bool) -> s
 
 
 def _launch_problem(launch: Launch, plan: Plan, looped: bool) -> str:
+    """What is wrong with a launch; "" if nothing is."""
     kernel = plan.kernels.get(launch.kernel)
     if kernel is None:
         return "has no kernel"
@@ -206,6 +207,7 @@ def _place_problem(
 
 
 def _overlap_problem(launch: Launch, plan: Plan) -> str:
+    """What is wrong with a launch's overlapping ranges; "" if nothing is."""
     allowed = set(plan.kernels[launch.kernel].inplace)
     written = sorted((w.segment, w.start, n) for n, w in enumerate(launch.writes) if _size(w))
     for (*_, one), (*_, other) in pairwise(written):

@@ -111,8 +111,11 @@ class Declared:
     """The bytes that a launch may read, must write, and may use as scratch."""
 
     reads: tuple[Bytes, ...] = ()
+    """Bytes that it may read."""
     writes: tuple[Bytes, ...] = ()
+    """Bytes that it must write."""
     scratch: tuple[Bytes, ...] = ()
+    """Bytes that it may write and read back."""
 
     @functools.cached_property
     def packed(self) -> tuple[Any, int]:

@@ -44,9 +44,12 @@ class StreamOperation:
     """Work on a stream. `prepare` runs when it is put there, `run` gets its result."""
 
     name: str
+    """The name in messages."""
     run: Callable[[Any], None]
     reads: tuple[Bytes, ...] = ()
+    """Bytes that it reads."""
     writes: tuple[Bytes, ...] = ()
+    """Bytes that it writes."""
     prepare: Callable[[], Any] = lambda: None
     queue: Queue | None = None
     """The stream that it was put on; None before."""

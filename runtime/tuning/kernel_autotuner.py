@@ -68,6 +68,7 @@ class TunedNode:
     """A node and its candidates."""
 
     node: Node
+    """The node."""
     generated: Sequence[Kernel]
     """The generated kernels, the model's choice first."""
     call: Call | None

@@ -75,6 +75,7 @@ class Choice:
     """The chosen number of streams."""
 
     streams: int
+    """The number of streams."""
     reason: str
     """Why it was chosen."""
     figures: str = ""
@@ -84,6 +85,7 @@ class Choice:
 
     @property
     def notes(self) -> list[str]:
+        """The plan's notes about the choice."""
         figures = [f"{MEASURED} streams: {self.figures}"] if self.figures else []
         return [f"streams: auto chose {self.streams}: {self.reason}", *figures]
 
@@ -143,12 +145,14 @@ class _Trial:
         self.left = SECONDS
 
     def choice(self) -> Choice:
+        """The choice, measured if several streams may gain."""
         try:
             return self.measured_choice()
         except (RunError, MemoryError):
             return Choice(1, "the device could not be measured")
 
     def measured_choice(self) -> Choice:
+        """The choice by measurement."""
         log("info", f"streams: measuring {self.one.name}, for at most {SECONDS:g} s")
         state = {b.value.name: _buffer(b.value.type) for b in self.one.state}
         inputs = [filled(b.value.type.shape, b.value.type.numpy_dtype) for b in self.one.inputs]

@@ -40,10 +40,13 @@ class SortStrategy:
     """The function of sort.h that sorts, and how rows are divided."""
 
     name: str
+    """The function of sort.h."""
     space: AxisBody
+    """The rows and the axis."""
     units: int
     """Rows, or registers of rows."""
     chunks: int
+    """Chunks of the kernel."""
     capacity: int = 0
     """Entries of a buffer."""
     buffers: int = 0

@@ -39,6 +39,7 @@ class _NestText:
     """Prints what the threads of a nest do."""
 
     part: PointwiseNest
+    """The loop nest."""
     index: str
     """The C++ index type."""
     per_thread: int
@@ -69,6 +70,7 @@ class _NestText:
 
     @property
     def blocks(self) -> int:
+        """Blocks of the nest."""
         return -(-self.part.domain.size // (self.threads * self.per_thread))
 
     def lines(self, block: str, count: str) -> list[str]:
@@ -170,6 +172,7 @@ def _by_patches(
     names: Identifiers,
     pointers: Pointers,
 ) -> Kernel:
+    """The kernel whose blocks take patches."""
     body, (rows, columns) = node.body, patches
     part = make_pointwise_nest(body, group, Domain(patches), pointers, names)
     text = _NestText(part, index_type(body), 1, patches=patches)

@@ -33,14 +33,14 @@ PER_THREAD = 4
 
 @dataclass(frozen=True)
 class Merge:
-    """A launch that merges pairs of runs into runs of `run` entries."""
+    """A launch that merges the sorted runs of each row in pairs."""
 
     runs: int
     """Runs of a row before it."""
     run: int
-    """Entries of a run after it."""
+    """Entries of a run before it."""
     next: int
-    """Runs of a row after it."""
+    """Entries of a run after it."""
     half: int
     """The half of the workspace that it reads."""
 

@@ -48,6 +48,7 @@ class BodyWriter(StatementWriter):
         self._more_inputs = frozenset(inputs)
 
     def _in_memory(self, value: Value) -> bool:
+        """Whether `value` is read from memory."""
         return value in self.body.input_set or value in self._more_inputs
 
     def value(self, value: Value, places: Indices, guards: Guards = ()) -> str:
@@ -131,6 +132,7 @@ class BodyWriter(StatementWriter):
         return inner
 
     def _compose(self, index: Sequence[Affine], places: Sequence[AffineIndex]) -> Indices:
+        """The indices of a view's operand, where the view is read at `places`."""
         return tuple(compose_index(a, places, self.domain.rank) for a in index)
 
     def _compute(self, node: Node, value: Value, places: Indices, guards: Guards) -> None:
@@ -151,6 +153,7 @@ class BodyWriter(StatementWriter):
         self._known[value, places, guards] = register
 
     def _view(self, node: Node, value: Value, places: Indices, guards: Guards) -> str:
+        """The register of a view, read through its operand."""
         (inner,) = node.inputs
         index = node.op.index(inner.type)
         if index is not None:
@@ -158,6 +161,7 @@ class BodyWriter(StatementWriter):
         return self.load(self._reshaped(value, inner), value.type, places, guards)
 
     def _constant(self, value: Value, array: Array, places: Sequence[AffineIndex]) -> str:
+        """The register of a constant's element."""
         dtype = value.type.dtype
         if array.size == 1:
             return self.constant(value.name, dtype, array.reshape(())[()])
@@ -174,6 +178,7 @@ class BodyWriter(StatementWriter):
         places: Indices,
         guards: Guards,
     ) -> str:
+        """The register of a pointwise op's result."""
         shape = value.type.shape
         operands = [
             self.value(v, broadcast_indices(v.type.shape, shape, places, self.domain), guards)
@@ -184,6 +189,7 @@ class BodyWriter(StatementWriter):
 
 
 def _formula(op: Pointwise, node: Node) -> Formula:
+    """The formula of a pointwise node; casts depend on the dtypes."""
     dtypes, dtype = [v.type.dtype for v in node.inputs], node.output.type.dtype
     if op.name in ("cast", "widen"):
         return _cast(dtypes[0], dtype)

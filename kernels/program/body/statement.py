@@ -29,6 +29,7 @@ class Literal:
     """Text that is printed as it is, independent of the indices."""
 
     text: str
+    """The C++ text."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,9 @@ class Address:
     """The memory at `pointer`, offset by `access` if there is one."""
 
     pointer: str
+    """The C++ pointer."""
     access: AffineAccess | None = None
+    """The element offset; None for the pointer itself."""
 
 
 Argument = str | Literal | AffineAccess | Address
@@ -54,7 +57,9 @@ class NamedFunction:
     """The expression `name<settings>(operands)`; without a name, the operand itself."""
 
     name: str = ""
+    """The function's name; "" for none."""
     settings: tuple[object, ...] = ()
+    """Template arguments."""
 
     def scalar_expression(self, *operands: str) -> str:
         if not self.name:
@@ -78,7 +83,9 @@ class Statement:
     """A statement that defines `results` from `arguments`; subclasses print it."""
 
     results: tuple[Register, ...]
+    """The registers that it defines."""
     arguments: tuple[Argument, ...]
+    """What it uses."""
 
     @property
     def operands(self) -> tuple[str, ...]:
@@ -177,6 +184,7 @@ class Compute(Statement):
     """Computes a formula of registers and offsets."""
 
     formula: Formula
+    """The expression."""
     operations: int = 1
     """Arithmetic operations per element (`Pointwise.operations`); 0 for index arithmetic."""
 
@@ -193,6 +201,7 @@ class Call(Statement):
     """Calls `function<N, settings>`, a function of many instructions that mostly reads memory."""
 
     function: str
+    """The function's name."""
     settings: tuple[object, ...]
     """Template arguments after the number of lanes."""
     live: bool = True
@@ -216,6 +225,7 @@ class RegisterProgram:
     """Straight-line code: statements in order."""
 
     statements: tuple[Statement, ...]
+    """The statements in order."""
     arrays: Mapping[str, Array]
     """Constants of more than one element, by pointer name."""
     axes: Mapping[str, frozenset[int]]

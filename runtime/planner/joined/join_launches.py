@@ -171,9 +171,11 @@ class _Run:
     """Steps that become a joined launch."""
 
     plan: Plan
+    """The plan."""
     first: int
     """The number of the first step."""
     parts: list[LaunchPart | RepeatedParts] = field(default_factory=list)
+    """The parts, as the plan has them."""
     texts: list[JoinedStep] = field(default_factory=list)
     """The parts, as they are printed."""
     pointers: dict[tuple[str, int], Range] = field(default_factory=dict)

@@ -25,6 +25,7 @@ class LaunchedGraph:
 
     graph: Graph
     tasks: Tasks
+    """Its tasks."""
     nodes: Mapping[int, Node]
     """The node of each launch, by task number."""
     buffers: Mapping[Value, int]

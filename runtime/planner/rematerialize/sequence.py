@@ -61,7 +61,9 @@ class TaskSequence:
     """Runs of tasks in serial order."""
 
     tasks: Tasks
+    """The tasks."""
     steps: tuple[Occurrence, ...]
+    """The runs in order."""
     buffer: tuple[int, ...]
     """The buffer of each value. Values of one buffer are equal, computed by one task at several
     times."""
