@@ -43,8 +43,8 @@ def missed_share(
     sizes: Sizes,
     capacity: float,
 ) -> float:
-    """The share of the sectors of copies by way of L1 that are not in its `capacity` bytes, where these
-    blocks are on a multiprocessor and the `warps` of all of them, by their threads, take turns."""
+    """The share of sectors of copies through L1 that miss its `capacity` bytes, where these blocks
+    are on a multiprocessor and all their `warps`, given by their threads, take turns."""
     lanes = _lanes(code, blocks[0], warps[0], sizes)
     copies = [_copied(code, block, warp[0], sizes) for block in blocks for warp in warps]
     lines = Lines(int(capacity // LINE))
