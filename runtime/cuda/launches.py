@@ -16,7 +16,7 @@ from graphc.kernels.program.calls import Call, Product
 from graphc.kernels.program.joined import RESIDENT
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.runtime.cuda.device import Device, DeviceCopy
-from graphc.runtime.cuda.room import work_start
+from graphc.runtime.cuda.reservation import work_start
 from graphc.runtime.cuda.tensor_maps import packed
 from graphc.runtime.plan.plan import (
     Copy,

@@ -29,7 +29,7 @@ from graphc.runtime.cuda.launches import (
     StatePlaces,
     compile_kernels,
 )
-from graphc.runtime.cuda.room import arena_bytes, output_span, reserve, reserve_memory
+from graphc.runtime.cuda.reservation import arena_bytes, output_span, reserve, reserve_memory
 from graphc.runtime.cuda.slot import Slot
 from graphc.runtime.plan.plan import Launch, Loop, Plan, Record
 from graphc.runtime.plan.unroll import WrittenOut, unrolled

@@ -10,7 +10,7 @@ import numpy as np
 
 from graphc.base.dtypes import Array
 from graphc.runtime.cuda.device import Device
-from graphc.runtime.cuda.room import input_span, output_span
+from graphc.runtime.cuda.reservation import input_span, output_span
 from graphc.runtime.plan.plan import Binding, Plan
 
 SMALL = 1 << 20

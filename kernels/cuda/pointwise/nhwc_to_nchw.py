@@ -30,7 +30,7 @@ from graphc.kernels.program.body.statement import (
     Statement,
     Store,
 )
-from graphc.kernels.program.parts import PointwiseNest, make_pointwise_nest
+from graphc.kernels.program.pointwise_nest import PointwiseNest, make_pointwise_nest
 from graphc.ops.pointwise.logic import C_TYPES
 
 ORDER = (0, 2, 3, 1)
