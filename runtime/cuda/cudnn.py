@@ -186,7 +186,7 @@ class PreparedConvolution:
     def workspaces(self) -> list[int]:
         """Bytes of workspace of each plan; at most `PROPOSED` plans."""
         self._plans.extend(self._further)
-        return [room for _, room in self._plans]
+        return [workspace for _, workspace in self._plans]
 
     def issue(
         self, rank: int, addresses: Sequence[int], stream: Any, **declared: Any
@@ -200,14 +200,14 @@ class PreparedConvolution:
         self._plans.extend(islice(self._further, max(0, rank + 1 - len(self._plans))))
         if rank >= len(self._plans):
             raise CompileError(f"{library.title} has no plan {rank + 1} for this convolution")
-        plan, room = self._plans[rank]
+        plan, workspace = self._plans[rank]
         places = {i: addresses[x.argument] for i, x in enumerate(tensors) if x.argument is not None}
         pack = Descriptor(
             library,
             PACK,
             (1000, INTEGER, list(places)),
             (1001, POINTER, list(places.values())),
-            (1003, POINTER, [addresses[-1] if room else None]),
+            (1003, POINTER, [addresses[-1] if workspace else None]),
         )
         handle = c_void_p(int(stream.handle))
 
@@ -226,9 +226,9 @@ class PreparedConvolution:
                 plan = Descriptor(self._library, PLAN, chosen, on_device)
             except CompileError:
                 continue
-            (room,) = plan.get(402, INTEGER)
-            if room <= MOST_WORKSPACE:
-                yield plan, room
+            (workspace,) = plan.get(402, INTEGER)
+            if workspace <= MOST_WORKSPACE:
+                yield plan, workspace
 
     def configurations(self) -> Iterator[Descriptor]:
         """Configurations of engines that add in a fixed order and multiply as requested, the

@@ -41,11 +41,11 @@ class Staging:
         start = 0
         while start < content.nbytes:
             half = self._halves[0]
-            room = self._size - half.used
-            if room <= 0:
+            free = self._size - half.used
+            if free <= 0:
                 self._advance(stream)
                 continue
-            piece = content[start : start + room]
+            piece = content[start : start + free]
             staged = half.memory[half.used : half.used + piece.nbytes]
             self._stage(staged, piece, address + start, stream)
             half.used += -(-piece.nbytes // ALIGNMENT) * ALIGNMENT

@@ -43,10 +43,10 @@ def encode_tiled(library: Any, address: int, matrix: TensorMap) -> bytes:
         encode = library.cuTensorMapEncodeTiled
     except AttributeError:
         raise RunError(_why("the driver has no cuTensorMapEncodeTiled")) from None
-    room = ctypes.create_string_buffer(MAP_BYTES + MAP_ALIGNMENT)
-    start = -ctypes.addressof(room) % MAP_ALIGNMENT
+    buffer = ctypes.create_string_buffer(MAP_BYTES + MAP_ALIGNMENT)
+    start = -ctypes.addressof(buffer) % MAP_ALIGNMENT
     error = encode(
-        ctypes.c_void_p(ctypes.addressof(room) + start),
+        ctypes.c_void_p(ctypes.addressof(buffer) + start),
         ctypes.c_int(TYPES[matrix.dtype]),
         ctypes.c_uint32(2),
         ctypes.c_void_p(address),
@@ -59,7 +59,7 @@ def encode_tiled(library: Any, address: int, matrix: TensorMap) -> bytes:
     if error:
         what = f"{matrix.lines} x {matrix.length} {matrix.dtype}, {matrix.pitch} bytes apart"
         raise RunError(_why(f"cuTensorMapEncodeTiled failed with {error} for {what}"))
-    return room.raw[start : start + MAP_BYTES]
+    return buffer.raw[start : start + MAP_BYTES]
 
 
 def _why(text: str) -> str:

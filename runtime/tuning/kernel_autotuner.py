@@ -80,8 +80,8 @@ class TunedNode:
         if self.call is not None:
             assert isinstance(self.node, KernelNode)
             title = trial.library(self.call)
-            rooms = enumerate(trial.workspaces(self.call))
-            found += [call_kernel(self.node, self.call, title, n, room) for n, room in rooms]
+            sizes = enumerate(trial.workspaces(self.call))
+            found += [call_kernel(self.node, self.call, title, n, size) for n, size in sizes]
         return found
 
     def kernel(self, index: int, trial: Trial) -> Kernel:

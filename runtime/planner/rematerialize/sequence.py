@@ -80,8 +80,8 @@ class TaskSequence:
     @cached_property
     def live(self) -> list[int]:
         """The bytes live during each run."""
-        room = self.value_bytes
-        left, new = [0] * len(room), [True] * len(room)
+        nbytes = self.value_bytes
+        left, new = [0] * len(nbytes), [True] * len(nbytes)
         for step in self.steps:
             for v in step.touched:
                 left[v] += 1
@@ -91,10 +91,10 @@ class TaskSequence:
             for v in step.touched:
                 if new[v]:
                     new[v] = False
-                    total += room[v]
+                    total += nbytes[v]
                 left[v] -= 1
                 if not left[v]:
-                    ended += room[v]
+                    ended += nbytes[v]
             beside = self.rerun_bytes[step.task] if step.rerun else 0
             result.append(total + beside - (self._shared(step, left) if step.overwrites else 0))
             total -= ended
