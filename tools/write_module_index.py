@@ -1,6 +1,6 @@
-"""Write docs/modules.md, the index of modules: each with what its first sentence says it is for.
+"""Write docs/modules.md, the index of modules, each with the first sentence of its docstring.
 
-Run `python tools/write_module_index.py`; a test says when it is out of date.
+Run `python tools/write_module_index.py`; a test detects when it is out of date.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HEADERS = (".h", ".cuh", ".cpp")
 
 
 def page() -> str:
-    """The page as it ought to be."""
+    """The page as it should be."""
     return index()
 
 
@@ -32,8 +32,8 @@ def index() -> str:
 
 
 def sources() -> list[Path]:
-    """Python modules and headers, a folder's own files before its folders. The links to the trees
-    beside graphc are not followed."""
+    """Python modules and headers, a folder's own files before its subfolders. The symbolic links
+    next to graphc are not followed."""
     paths = [path for tree in TREES for path in (ROOT / tree).rglob("*") if not _linked(path)]
     found = [path for path in paths if path.suffix in (".py", *HEADERS)]
     return sorted(found, key=lambda p: (p.parent.parts, p.name != "__init__.py", p.name))
