@@ -198,7 +198,7 @@ class _Cache:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.grown = 0
-        """Bytes that have come since the size was last looked at."""
+        """Bytes added since the size was last checked."""
         self.sizes: dict[Path, int] = {}
 
     def grew(self, nbytes: int) -> None:

@@ -129,8 +129,8 @@ class _Resolving:
         self.plan, self.in_order = plan, in_order
         self.tasks: list[PlayerTask] = []
         self.slots: dict[tuple[int, int, int], int] = {}
-        """That of each further stream of the loops of one depth that run in a slot, which is one
-        after another."""
+        """The slot of each further stream of a loop, by the slot and depth that the loop runs at;
+        loops of one depth in one slot run one after another."""
 
     def add(
         self,

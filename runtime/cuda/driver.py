@@ -40,9 +40,9 @@ class PycudaDriver:
         self.cooperates = bindings is not None
         """Whether it has cooperative launches."""
         self.begins_early = bindings is not None and int(arch.strip("sm_a")) >= 90
-        """Whether launches may begin before those that they wait for have ended."""
+        """Whether launches may begin before the launch that they depend on has ended."""
         self.usage: dict[str, Usage] = {}
-        """What each compiled kernel takes, by its symbol."""
+        """The resource usage of each compiled kernel, by its symbol."""
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._pycuda, name)

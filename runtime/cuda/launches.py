@@ -160,7 +160,8 @@ class Functions:
         distinct = {keys[name]: image.compiled for name, image in images.items()}
         self._modules = {key: driver.module_from_buffer(x) for key, x in distinct.items()}
         self._functions: dict[tuple[str, bool], list[tuple[GridLaunch, Any]]] = {}
-        """The launches of each kernel; those behind a launch on the same stream may begin early."""
+        """The launches of each kernel; those after another launch on their stream may begin
+        early."""
         self._joined: dict[str, Any] = {}
         for joined in plan.joined if driver.cooperates else ():
             (launch,), image = joined.kernel.launches, images[joined.kernel.name]

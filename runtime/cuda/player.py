@@ -94,8 +94,8 @@ class CudaPlayer:
         written = StatePlaces(plan).written_pieces(plan)
         self.updated = [(self.buffers[i], self.copies[i]) for i in written]
         self._issues: list[tuple[Issue, bool]] = []
-        """What puts all steps on their streams, and whether it is a launch on the first of several:
-        that has the critical path, and the higher priority."""
+        """Functions that issue all steps, each with whether it is a launch on the first of several
+        streams, which has the critical path and the higher priority."""
         self._bound_to, self._current = 0, False
         weakref.finalize(self, device.retire, self._kept).atexit = False
 
@@ -189,7 +189,7 @@ class CudaPlayer:
         cooperates = self.device.driver.cooperates
         runs, stop = deque(self.plan.joined if cooperates else ()), 0
         launched: set[int] = set()
-        """Streams on which a launch of a kernel was last: what waits for another is not behind."""
+        """Streams whose last step was a kernel launch; a wait for another stream ends that."""
         self._issues = []
         for u in self.steps:
             if runs and runs[0].first <= u.number:

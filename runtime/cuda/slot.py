@@ -42,7 +42,7 @@ class Slot:
         self.busy = self._filled = False
         self.keep: tuple[Any, ...] = ()
         self.results: weakref.ref[Any] | None = None
-        """To what reads the outputs, while anyone has it."""
+        """The object that reads the outputs, while anyone holds it."""
 
     def upload(self, arrays: Sequence[Any], arena: int, stream: Any) -> None:
         """Copy the inputs of a call to the arena, in the order of `stream`. The slot must not be

@@ -108,7 +108,7 @@ class OverlapSimulation:
         self.demands = demands
         self.now = 0.0
         self.left: dict[int, float] = {}
-        """Of each kernel that runs what is left to do, in microseconds alone."""
+        """Remaining microseconds of each running kernel, as if it ran alone."""
 
     def start(self, i: int, delay: float = 0.0) -> None:
         """Start kernel i `delay` microseconds from now."""

@@ -160,7 +160,7 @@ def _greedy(footprint: _Footprint, rule: Rule, backwards: bool) -> list[int]:
     age = {i: 0 for i, n in enumerate(missing) if not n}
     left, seen = list(footprint.uses), set[int]()
     ranks: dict[int, tuple[int, ...]] = {}
-    """Of each ready task. The heap has it too, beside ranks that it had before."""
+    """The rank of each ready task. The heap also has outdated ranks."""
     heap: list[tuple[tuple[int, ...], int]] = []
 
     def rank(i: int) -> None:

@@ -217,15 +217,15 @@ class _Folding:
         self.place = {i: n for n, i in enumerate(serial)}
         self.clock = OverlapSimulation(demands)
         self.busy: dict[int, int] = {}
-        """The task that runs on a stream."""
+        """The task running on each stream."""
         self.used = [0.0] * streams
-        """When a stream's last task ended."""
+        """The time when each stream's last task ended."""
         self.chain_stream: dict[int, int] = {}
         self.stream = [-1] * len(reduced)
         self.finish = [0.0] * len(reduced)
         self.later = iter(serial)
         self.near = [*islice(self.later, LOOKAHEAD * streams)]
-        """The tasks that the serial order would run next, of which some may begin."""
+        """The next tasks of the serial order, from which tasks are picked."""
         self.order: list[int] = []
         self.done = [0] * len(reduced)
         self.patience = PATIENCE * max(way, default=0.0) - event

@@ -107,8 +107,8 @@ class _Bytes:
     def __init__(self, plan: Plan, steps: Sequence[Step], joined: JoinedLaunch, name: str) -> None:
         self.plan, self.steps, self.name, self.pairs = plan, steps, name, 0
         self.since: list[tuple[int, bool, bool, tuple[object, ...], Range]] = []
-        """Of each place the step, whether one block alone touched it, whether it was written, and
-        among how many blocks with `own`, in which patches, it is shared out, or ()."""
+        """For each range: the step, whether a single block touched it, whether it was written, and
+        its partition among blocks that own rows as (number of blocks, patches) or ()."""
         self.play(joined.parts, ())
 
     def play(

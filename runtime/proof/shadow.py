@@ -101,7 +101,8 @@ class Shadow:
         self.cells = self._cut()
         self.stream_of = np.zeros(steps + 1, np.int32)
         self.place_of = np.zeros(steps + 1, np.int32)
-        """A step's place on its stream; the last entry is 0, so that NOTHING comes before all."""
+        """A step's position on its stream; the last entry is 0, so that NOTHING precedes
+        everything."""
         self.names: dict[frozenset[str], int] = {}
         """The number of each set of values that a cell holds at once."""
         self.held = np.full(len(self.cells), NOTHING, np.int32)

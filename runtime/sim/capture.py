@@ -27,10 +27,10 @@ class Capture:
         self.origin = origin
         self.open = True
         self.streams: set[Captured] = set()
-        """All streams that take part."""
+        """All streams that take part in the capture."""
         self.nodes: list[StreamOperation] = []
         self.ends: dict[Queue, list[StreamOperation]] = {origin: []}
-        """What the next operation on each stream that takes part comes after."""
+        """The operations that the next one on each stream must follow."""
         self._accesses = Accesses({})
         self._owner = owner
 

@@ -26,7 +26,7 @@ class SimulatedDevice:
         self.memory = Memory(memory)
         self.scheduler = Scheduler(seed, policy, self._owner)
         self.host = self.scheduler.new_queue()
-        """What the host does itself, at once."""
+        """The host's own operations, which run at once."""
         self.log = self.scheduler.log
         self._contexts = threading.local()
 

@@ -93,7 +93,7 @@ class Stream:
         self.queue = driver.scheduler.new_queue()
         self.capture: Capture | None = None
         self.group: native.LaunchGroup | None = None
-        """Of the launches that leave some of their outputs to the next one."""
+        """The group of launches that leave some of their outputs to the next one."""
 
     @property
     def handle(self) -> int:

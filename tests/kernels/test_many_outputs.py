@@ -39,7 +39,9 @@ def test_outputs_of_one_array_are_computed_in_parts() -> None:
     for i, weight in enumerate(model.weights):
         np.testing.assert_array_equal(weight.numpy(), np.full((4, 4), i - 0.5, np.float32))
     (update,) = (k for k in program.plan.kernels.values() if k.name == "sgd_update")
-    assert max(text.count("store(") for text in update.source.split("static")) <= pointwise_nest.MOST
+    assert (
+        max(text.count("store(") for text in update.source.split("static")) <= pointwise_nest.MOST
+    )
 
 
 def test_every_parameter_is_updated_where_it_lies() -> None:

@@ -85,7 +85,7 @@ class _SortText:
         self.run = min(self.size, self.count)
         self._merges = tuple(merges(self.per_row, self.run, self.count))
         self.half = self.rows * max((m.runs * m.run for m in self._merges), default=0)
-        """Entries of half the workspace. Of an odd number of runs the last is merged with none and
+        """Entries of half the workspace. With an odd number of runs the last has no partner but
         takes the space of a pair."""
         self.workspace = 2 * self.half * self.entry_bytes
 

@@ -240,7 +240,8 @@ class _Walk:
         self.run = run
         self.reads: list[tuple[Range, bool]] = []
         self.writes: list[tuple[Range, bool]] = []
-        """What has been touched since all waited, each with whether one block alone did it."""
+        """Ranges touched since the last barrier of all blocks, each with whether a single block
+        touched it."""
         self.must_wait = False
 
     def items(

@@ -49,7 +49,7 @@ class RematerializationChoices:
         nbytes, writer = base.value_bytes, self.repeater.writer
         self.large = [v for v in self.repeater.values if nbytes[v] >= LARGE * base.peak]
         held = {v: nbytes[v] if self.repeater.has_idle_time(v) else 0 for v in self.large}
-        """The bytes that keeping a value takes."""
+        """The bytes that keeping a value costs."""
         together: dict[int, int] = {}
         for v in self.large:
             together[writer[v]] = together.get(writer[v], 0) + (held[v] or nbytes[v])

@@ -101,7 +101,7 @@ def graph_with_reruns(
     graph, roots = launched.graph, body_roots(launched.graph)
     names, first = names_of(graph), len(launched.tasks.buffers)
     made: dict[tuple[Value, int], Value] = {}
-    """What stands for a value, by the occurrence of its bytes."""
+    """The value that replaces another, by the occurrence of its bytes."""
     nodes: list[Node] = []
     repeated: dict[str, Node] = {}
 

@@ -228,12 +228,12 @@ class Rematerializer:
             if base.steps[place].task in repeatable
             and not several.intersection(base.steps[place].writes)
         ]
-        """What may be made again."""
+        """The values that may be recomputed."""
         far = max(4, int(FAR * len(base.steps)))
         self.last = [_first_life(touches, far) for touches in self.touches]
-        """The place of the last use before a value may be let go."""
+        """The position of the last use before a value may be freed."""
         self.held: set[int] = set()
-        """What cannot be made again when it is needed, as far as that is known."""
+        """The values known not to be recomputable when they are needed."""
         self.state = [
             {a.buffer for a in t.writes if base.tasks.buffers[a.buffer].segment == "state"}
             for t in base.tasks.tasks
