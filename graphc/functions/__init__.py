@@ -30,6 +30,7 @@ from graphc.functions.array.loops import *
 from graphc.functions.array.ordering import *
 from graphc.functions.array.random import *
 from graphc.functions.array.reductions import *
+from graphc.functions.array.searching import *
 from graphc.functions.array.shape.arrange import *
 from graphc.functions.array.shape.padding import *
 from graphc.functions.array.shape.rearrange import *
