@@ -24,6 +24,7 @@ from graphc.functions.array.indexing.scattering import *
 from graphc.functions.array.indexing.subscripts import *
 from graphc.functions.array.linear.grouped import grouped_mm as grouped_mm
 from graphc.functions.array.linear.matrices import *
+from graphc.functions.array.linear.matrix_construction import *
 from graphc.functions.array.linear.matrix_product import *
 from graphc.functions.array.linear.products import *
 from graphc.functions.array.loops import *
