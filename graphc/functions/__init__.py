@@ -46,6 +46,7 @@ from graphc.functions.network.convolution import *
 from graphc.functions.network.dropouts import *
 from graphc.functions.network.images import *
 from graphc.functions.network.losses.ctc import ctc_loss as ctc_loss
+from graphc.functions.network.losses.distances import *
 from graphc.functions.network.losses.linear_loss import *
 from graphc.functions.network.losses.loss import *
 from graphc.functions.network.losses.losses import *
@@ -55,6 +56,7 @@ from graphc.functions.network.normalization import *
 from graphc.functions.network.pooling import *
 from graphc.functions.network.recurrent import *
 from graphc.functions.network.resize import *
+from graphc.functions.network.softmax import *
 from graphc.trace import Operand
 
 if not TYPE_CHECKING:
