@@ -45,10 +45,13 @@ EXAMPLES = {name: text for package in PACKAGES for name, text in examples(packag
 
 
 @pytest.fixture
-def reference(clean_environment: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Programs are computed by NumPy, and files are written to a folder of the test's own."""
+def reference(clean_environment: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Programs are computed by NumPy, files are written to a folder of the test's own, and the
+    seed is reset."""
     clean_environment.setenv("GRAPHC_DEVICE", "reference")
     clean_environment.chdir(tmp_path)
+    yield
+    graphc.seed()
 
 
 def run(name: str, text: str) -> None:

@@ -18,8 +18,9 @@ from graphc.base.errors import GraphError
 from graphc.base.source_lines import error, user_line
 from graphc.ir import Array, Names, Type
 from graphc.ir.state import StateBuffer, overwrite, snapshot
-from graphc.nn.module import Module, as_array, describe, fits, mapping_of
+from graphc.nn.module import Module
 from graphc.nn.parameter import Parameter
+from graphc.nn.state_arrays import as_array, can_assign, mapping_of, type_text
 from graphc.optim.clock import Clock
 from graphc.optim.counts import Counts
 from graphc.optim.groups import Group, Rate, group_of, make_groups
@@ -158,8 +159,8 @@ class Stateful:
         for name, array in arrays.items():
             if name not in own and not name.startswith(prefixes):
                 problems.append(f"unexpected {name}")
-            elif name in own and not fits(array, own[name].type):
-                problems.append(f"{name}: expected {own[name].type}, got {describe(array)}")
+            elif name in own and not can_assign(array, own[name].type):
+                problems.append(f"{name}: expected {own[name].type}, got {type_text(array)}")
         problems = problems or self._problems_of(arrays)
         if problems:
             raise GraphError("\n  ".join([f"load_state_dict: {type(self).__name__}", *problems]))

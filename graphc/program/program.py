@@ -18,8 +18,8 @@ from graphc.base.source_lines import error
 from graphc.base.target import SIMULATOR, Target
 from graphc.ir import Array, Graph, Type, tree
 from graphc.ir.state import StateBuffer, overwrite, snapshot
-from graphc.nn.module import as_array, describe, fits, mapping_of
 from graphc.nn.parameter import changes
+from graphc.nn.state_arrays import as_array, can_assign, mapping_of, type_text
 from graphc.ops.constant import PLACED
 from graphc.program.tracing import Traced, state_of
 from graphc.trace import Tensor
@@ -201,8 +201,8 @@ class Program:
         problems = [f"missing {n} : {b.type}" for n, b in own.items() if n not in state]
         problems += [f"unexpected {n}" for n in state if n not in own]
         for name, array in arrays.items():
-            if not fits(array, own[name].type):
-                problems.append(f"{name}: expected {own[name].type}, got {describe(array)}")
+            if not can_assign(array, own[name].type):
+                problems.append(f"{name}: expected {own[name].type}, got {type_text(array)}")
         if problems:
             raise GraphError("\n  ".join([f"load_state_dict: {self.name}", *problems]))
         overwrite(own, arrays)

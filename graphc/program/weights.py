@@ -15,7 +15,7 @@ from graphc.base.dtypes import BFLOAT16, convert, shown
 from graphc.base.errors import GraphError
 from graphc.base.files import write_whole
 from graphc.ir import Array, Type
-from graphc.nn.module import as_array, mapping_of
+from graphc.nn.state_arrays import as_array, mapping_of
 
 
 class Stateful(Protocol):

@@ -19,7 +19,7 @@ from graphc.base.dtypes import BFLOAT16
 from graphc.base.errors import GraphError
 from graphc.base.source_lines import error
 from graphc.ir import Type
-from graphc.nn.module import as_array, mapping_of
+from graphc.nn.state_arrays import as_array, mapping_of
 from graphc.torch.aten.rules import DTYPES
 from graphc.torch.call import array_of
 from graphc.torch.exporting import Exported, exported
