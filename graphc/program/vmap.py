@@ -1,8 +1,8 @@
-"""vmap: a function of one sample as a function of many, by rewriting what it computes.
+"""vmap: vectorize a function of one sample by rewriting its graph.
 
-The function is traced on the types of one sample. Then each of its nodes is written again with one
-more axis, as its op's rule `batched` says: a product of a vector becomes a product of matrices, a
-loop over time one loop over time of all samples. What no sample changes is computed once.
+The function is traced with the types of one sample. Then each node is written again with one more
+axis, by the rule `batched` of its op: a matrix-vector product becomes a matrix product, a loop over
+time one loop for all samples. Nodes that depend on no sample are computed once.
 """
 
 from __future__ import annotations
@@ -27,20 +27,32 @@ Axis = int | None
 
 
 def vmap(fn: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
-    """A function that computes `fn` for each sample of its arguments, in a traced function.
+    """Vectorize a function of one sample, for use in a traced function.
 
-    fn        a function of one sample, of tensors, modules, and tuples, lists and dicts of them; it
-              may use `grad`, `value_and_grad`, `scan` and `vmap` itself, and read tensors and
-              parameters from outside, which are the same for all samples
-    in_axes   where an argument has its samples: an axis; None for an argument that all samples
-              share; or tuples, lists and dicts of these, as the arguments are. An axis for a module
-              is that of all its parameters: see `nn.stack_modules`. Keywords have axis 0
-    out_axes  the same for the results; None for one that no sample changes
+    Random functions draw different numbers for each sample, the elements of one draw for all
+    samples. State that is updated inside, such as running statistics, must be mapped or the same
+    for all samples.
 
-    Random functions draw other numbers for each sample: those that one draw of all samples'
-    elements, in row-major order, has; the first sample draws what `fn` alone does. State that is
-    updated within, such as the running statistics of a norm layer, must be mapped or be the same
-    for all samples. Raises GraphError where axes or numbers of samples do not fit.
+    Args:
+        fn: A function of tensors, modules, and tuples, lists and dicts of them. It may use `grad`,
+            `value_and_grad`, `scan` and `vmap`, and read tensors and parameters from outside, which
+            all samples share.
+        in_axes: The axis of the samples in each argument; None for an argument that they share; or
+            tuples, lists and dicts of these. The axis of a module is that of all its parameters,
+            see `nn.stack_modules`. Keyword arguments have axis 0.
+        out_axes: The axis of the samples in the results; None for one that depends on no sample.
+
+    Returns:
+        A function of arguments with the additional axis.
+
+    Raises:
+        GraphError: Axes or numbers of samples do not fit.
+
+    Example:
+        >>> dot = graphc.vmap(lambda a, b: graphc.sum(a * b), in_axes=(0, None))
+        >>> specs = graphc.spec((2, 3)), graphc.spec(3)
+        >>> graphc.compile(dot, *specs)(np.ones((2, 3), np.float32), np.ones(3, np.float32))
+        array([3., 3.], dtype=float32)
     """
 
     @functools.wraps(fn, updated=())

@@ -1,4 +1,4 @@
-"""Weights in safetensors files. Nothing is ever unpickled."""
+"""Weights in safetensors files; nothing is ever unpickled."""
 
 from __future__ import annotations
 
@@ -19,18 +19,28 @@ from graphc.nn.state_arrays import as_array, mapping_of
 
 
 class Stateful(Protocol):
-    """A module, a program or a rule."""
+    """Anything with a state dict: a module, a program or an optimizer."""
 
     def state_dict(self) -> Mapping[str, Any]: ...
     def state_types(self) -> Mapping[str, Type]: ...
 
 
 def save_weights(path: str | os.PathLike[str], source: Stateful | Mapping[str, Any]) -> None:
-    """Write the `state_dict` of a module, program or rule, or a dict of arrays, to one safetensors
-    file. bf16 is stored as such.
+    """Write the `state_dict` of a module, program or optimizer to a safetensors file.
 
-    A file that is there is replaced at once at the end, so a failure leaves it whole. GraphError
-    if the library is missing or the file cannot be written.
+    An existing file is replaced atomically at the end. bf16 is stored as such.
+
+    Args:
+        path: The file to write.
+        source: A module, program, optimizer or dict of arrays.
+
+    Raises:
+        GraphError: The library is missing or the file cannot be written.
+
+    Example:
+        >>> model = nn.Linear(2, 1)
+        >>> graphc.save_weights("model.safetensors", model)
+        >>> model.load_state_dict(graphc.load_weights("model.safetensors"))
     """
     library = _library()
     state = mapping_of("save_weights", source)
@@ -46,11 +56,22 @@ def save_weights(path: str | os.PathLike[str], source: Stateful | Mapping[str, A
 
 
 def load_weights(path: str | os.PathLike[str]) -> dict[str, Array]:
-    """Name -> array of a safetensors file; `module.load_state_dict(load_weights(path))`. bf16 comes
-    as float32.
+    """Read a safetensors file.
 
-    GraphError if the library or the file is missing, or the file is cut short, of another format
-    or of a dtype that NumPy lacks.
+    Args:
+        path: The file to read.
+
+    Returns:
+        A dict from names to NumPy arrays; bf16 is returned as float32.
+
+    Raises:
+        GraphError: The library or file is missing, or the file is truncated, of another format or
+            of a dtype that NumPy lacks.
+
+    Example:
+        >>> graphc.save_weights("scale.safetensors", {"scale": np.ones(2)})
+        >>> graphc.load_weights("scale.safetensors")
+        {'scale': array([1., 1.])}
     """
     library = _library()
     try:

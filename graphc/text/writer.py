@@ -41,18 +41,41 @@ _CALL_COLUMNS = 56
 
 
 def graph_text(graph: Graph) -> str:
-    """The text of `graph`, one line per input, state, node, update and result; no final newline."""
+    """Return the text of a graph, one line per input, state, node, update and result.
+
+    Args:
+        graph: The graph.
+
+    Returns:
+        The text, without a final newline.
+
+    Example:
+        >>> print(graphc.text.graph_text(graphc.trace(lambda x: x + 1, graphc.spec(2))))
+        graph function
+        ...
+    """
     return "\n".join((f"graph {_escape(graph.name)}", *_body_lines(graph, "  ")))
 
 
 def node_text(node: Node) -> str:
-    """The line of one node, without what it holds and where it comes from."""
+    """Return the line of one node, without its body and source position.
+
+    Example:
+        >>> node = graphc.trace(graphc.relu, graphc.spec(2)).nodes[0]
+        >>> print(graphc.text.node_text(node))
+        %relu = relu(%x) : f32[2]
+    """
     types = ", ".join(str(v.type) for v in node.outputs)
     return f"{_values(node.outputs)} = {_call(node)} : {types}"
 
 
 def large_constants(graph: Graph) -> dict[str, Array]:
-    """Digest -> array of every constant that `graph_text` does not write out."""
+    """Return the arrays that `graph_text` does not write out, by their digests.
+
+    Example:
+        >>> graphc.text.large_constants(graphc.trace(lambda x: x + 1, graphc.spec(2)))
+        {}
+    """
     found: dict[str, Array] = {}
     for node in graph.nodes:
         if isinstance(node.op, Constant) and not _is_inline(node.op.value):
