@@ -131,8 +131,10 @@ def read(
 
 
 def cache_dir() -> Path:
-    """The folder of the caches, which need not exist yet: GRAPHC_CACHE_DIR, else `graphc` in
-    XDG_CACHE_HOME, else `~/.cache/graphc`."""
+    """Return the folder of the caches, which need not exist yet.
+
+    It is GRAPHC_CACHE_DIR, else `graphc` in XDG_CACHE_HOME, else `~/.cache/graphc`.
+    """
     chosen = os.environ.get("GRAPHC_CACHE_DIR")
     if chosen:
         return Path(chosen).expanduser().absolute()

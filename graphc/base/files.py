@@ -13,8 +13,10 @@ _saves = itertools.count()
 
 
 def write_whole(action: str, target: Path, data: bytes) -> None:
-    """Write a file, replacing one that is there at once at the end: a failure leaves it as it is.
-    GraphError, which begins with the action, if it cannot be written."""
+    """Write a file, replacing an existing one atomically at the end.
+
+    It raises GraphError, which begins with the action, if the file cannot be written.
+    """
     partial = target.with_name(f"{target.name}.{os.getpid()}-{next(_saves)}.partial")
     try:
         partial.write_bytes(data)

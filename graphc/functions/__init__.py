@@ -1,9 +1,9 @@
-"""Functions for users: array functions by the names of the Python Array API, neural-network
-functions by those of torch.nn.functional with `axis` for `dim`.
+"""Functions for users, by the names of the Python Array API and torch.nn.functional.
 
-Arguments may be tensors, parameters, NumPy arrays and Python numbers, which take the dtype of their
-partners. Other dtypes are promoted as `torch.result_type` does. Users get every function of the
-modules below whose name has no underscore in front.
+Neural-network functions have `axis` for PyTorch's `dim`. Arguments may be tensors, parameters,
+NumPy arrays and Python numbers, which take the dtype of the tensors that they meet. Other dtypes
+are promoted as `torch.result_type` does. All functions of the modules below whose names have no
+leading underscore are public.
 """
 
 import sys

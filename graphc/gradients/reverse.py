@@ -70,8 +70,10 @@ def _parts(
     grads: Sequence[Tensor | None],
     lines: tuple[str, ...],
 ) -> Sequence[Tensor | None]:
-    """What a node contributes to the gradients of its inputs. A scan has no rule of its own: its
-    gradient is a scan over this walk of its body."""
+    """Return a node's contributions to the gradients of its inputs.
+
+    A scan has no rule of its own: its gradient is a scan over this walk of its body.
+    """
     if isinstance(node.op, Scan):
         return scan_gradient(node.op, inputs, outputs, grads, gradients)
     parts = node.op.differentiate(_RULES, inputs, outputs, grads, lines)

@@ -40,9 +40,11 @@ class Explainer:
                     self.launched.setdefault(step.kernel, node)
 
     def explain(self, what: Any) -> Explanation:
-        """The reasons for an op, value, kernel, loop, event, range of bytes, module or line, given
-        as the plan and the graph name it, or as an object of theirs. GraphError if there is no
-        such thing."""
+        """Explain an op, value, kernel, loop, event, byte range, module or line.
+
+        `what` is a name as in the plan or the graph, or one of their objects. It raises GraphError
+        if nothing has the name.
+        """
         if isinstance(what, Node):
             name = what.op.kernel if isinstance(what, KernelNode) else what.outputs[0].name
             return self._named(name)

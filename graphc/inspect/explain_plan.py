@@ -1,5 +1,4 @@
-"""Explain a plan: why bytes are held, why a launch is on its stream, and what an event orders and
-costs. All of it is read off the plan's steps."""
+"""Explain a plan from its steps: memory, streams and events."""
 
 from __future__ import annotations
 

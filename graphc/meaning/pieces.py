@@ -78,8 +78,11 @@ class Pieces(Rebuilding):
         return found
 
     def decides(self, body: Term, indices: Sequence[Index]) -> bool:
-        """Whether a condition within the body of a fold, or of one that this reads, is known where
-        it is read at `indices`. Those of all that is read behind would be too many."""
+        """Return whether a condition in the body of a fold is known where it is read.
+
+        It also looks at the bodies of folds that this one reads, but not further, which would be
+        too many.
+        """
         new = {(VARIABLE, PARAMETER + i, 0): index for i, index in enumerate(indices)}
         for index, low, high in self._conditions(body, True):
             first, last = span(replaced(index, new))
@@ -88,8 +91,10 @@ class Pieces(Rebuilding):
         return False
 
     def _conditions(self, body: Term, behind: bool) -> set[tuple[Index, int, int]]:
-        """(i, low, high) for each low <= i < high that guards within the body ask, and for each
-        of the cases, where it depends on a parameter; with those of the folds `behind` it."""
+        """Return (i, low, high) for each condition low <= i < high in guards and cases of the body.
+
+        i depends on a parameter. The folds `behind` it are included.
+        """
         if (body, behind) not in self._asked:
             found: set[tuple[Index, int, int]] = set()
             seen, waiting = {body}, [body]

@@ -54,8 +54,7 @@ WHOLE = 40_000
 
 
 class Walker:
-    """The elements of a graph's values. `inputs` gives those of its inputs, by default by name;
-    `arrays` has the contents of constants by digest, and takes up those of this graph."""
+    """The elements of a graph's values; `inputs` gives those of its inputs, else their names do."""
 
     def __init__(
         self,

@@ -35,8 +35,10 @@ MOST_NODES = 10_000
 
 
 class Interpreter:
-    """Runs graphs of one model while a function is traced. `folder` is that of external data,
-    `file` what nodes say they come from."""
+    """Runs the graphs of one model while a function is traced.
+
+    `folder` has its external data, `file` is what nodes give as their source.
+    """
 
     def __init__(
         self, functions: Sequence[FunctionProto], folder: Path | None, file: str = "model"
@@ -47,8 +49,10 @@ class Interpreter:
         """How many nodes may still be run."""
 
     def graph(self, graph: GraphProto, values: dict[str, Values], opsets: Opsets) -> list[Values]:
-        """The outputs of a graph; `values` are those of its inputs and of what it may read from
-        outside, and are added to."""
+        """Return the outputs of a graph.
+
+        `values` holds its inputs and what it may read from outside; results are added to it.
+        """
         for tensor in graph.initializer:
             if tensor.name not in values:
                 values[tensor.name] = array_from(tensor, self.folder)

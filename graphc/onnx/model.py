@@ -115,8 +115,7 @@ class Model(nn.Module):
             )
 
     def _constants(self, given: Mapping[str, Any]) -> dict[str, Values]:
-        """The values that inputs are given: arrays, lists of them for sequences, None for what is
-        optional."""
+        """Return the given values of inputs: arrays, lists of them, or None for optional ones."""
         inputs = {v.name: v.type.WhichOneof("value") for v in self._proto.graph.input}
         for name in given:
             if name not in inputs:

@@ -50,8 +50,7 @@ class Fused(Op):
 
     @property
     def template(self) -> str:
-        """The template that computes the body: an op's own, group, contract, reduce or
-        pointwise."""
+        """The template of the body: an op's own, group, contract, reduce or pointwise."""
         if any(isinstance(n, KernelNode) for n in self.body.nodes):
             return "group"
         if own := next((n.op.own_template for n in self.body.nodes if n.op.own_template), ""):

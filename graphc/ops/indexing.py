@@ -123,8 +123,10 @@ class TakeAlongAxis(Index):
 
 @dataclass(frozen=True)
 class TakeGrad(Index):
-    """dtable[a..., j, b...] = sum of dy[a..., i..., b...] over the i with indices[i...] = j, in
-    row-major order of i; `extent` is that of j. Indices out of range add nothing."""
+    """dtable[a..., j, b...] = sum of dy[a..., i..., b...] over the i with indices[i...] = j.
+
+    The sum is in row-major order of i; `extent` is the size of j. Indices out of range add nothing.
+    """
 
     axis: int
     extent: int

@@ -87,9 +87,11 @@ class NAdam(WithMeans):
         return max(self.betas[0], 1e-30) * (1 - lost)
 
     def _log_product(self, step: Tensor) -> Tensor:
-        """The logarithm of the product of all momenta up to `step`. With r = 0.96^momentum_decay it
-        is t log(betas[0]) + sum of log(1 - r^i / 2), i from 1 to t, and each logarithm a series in
-        powers of r^i / 2; the sums over i are geometric."""
+        """Return the logarithm of the product of all momenta up to `step`.
+
+        With r = 0.96^momentum_decay it is t log(betas[0]) + sum of log(1 - r^i / 2) for i from 1 to
+        t. Each logarithm is a series in powers of r^i / 2, and the sums over i are geometric.
+        """
         ratio = self.momentum_decay * math.log(0.96)
         base = math.log(max(self.betas[0], 1e-30))
         if ratio == 0:

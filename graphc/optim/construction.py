@@ -53,8 +53,10 @@ def holds_groups(value: object) -> TypeGuard[Sequence[Mapping[str, Any]]]:
 def _arguments_of(
     initialize: Callable[..., None], rule: Made, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The arguments of a rule's `__init__` by name; empty where they do not fit, of which
-    `__init__` itself speaks."""
+    """Return the arguments of a rule's `__init__` by name; empty if they do not fit.
+
+    `__init__` itself then raises the error.
+    """
     try:
         bound = inspect.signature(initialize).bind(rule, *args, **kwargs)
     except TypeError:

@@ -198,8 +198,10 @@ class Rule(Stateful):
     def _scalars(
         self, builder: Builder, clock: Clock, group: Group[Rule] | None, following: Tensor
     ) -> tuple[Tensor, ...]:
-        """What the parameters of a group and a counter share, from the group's rate; None is the
-        rule without groups."""
+        """Return what the parameters of a group and a counter share.
+
+        The group is None for a rule without groups.
+        """
         step = functions.astype(following, "float32")
         if group is None:
             return self.scalars(builder.read_state(clock.rate, "lr"), step)

@@ -190,9 +190,7 @@ class Stateful:
             self.lr = rates[self._clocks[0]]
 
     def averaged(self, model: Module) -> Module:
-        """Return a copy of `model` with the running averages of its parameters.
-
-        It shares parameters that this rule does not update, and follows every step.
+        """Return a copy of `model` with running averages, which follows every step.
 
         Raises:
             GraphError: The rule has no `ema`, or updates no parameter of the model yet.
@@ -233,8 +231,7 @@ class Stateful:
         return {clock: self.rate_at(step) for clock, step in steps.items()}
 
     def _complete_steps(self, arrays: dict[str, Array]) -> set[str]:
-        """The names `steps.parameter` of all parameters whose steps are counted; those that
-        `arrays` does not tell apart from their model's get an entry there."""
+        """Return the names `steps.parameter` of counted parameters; add missing ones."""
         names = set()
         for state in (state for members in self._counts.together() for state in members):
             name, clock = f"steps.{self._names[state]}", self._clock_of[state]

@@ -169,8 +169,11 @@ def _leaner(
     notes: Iterable[str],
     limit: int | None,
 ) -> tuple[Graph, Plan]:
-    """`graph` with groups apart and kernels that run again, within `limit` bytes or as lean as time
-    allows, and its plan of as many streams as are asked for and the limit allows."""
+    """Return a graph and plan within `limit` bytes, or as lean as the time allows.
+
+    Groups are split and kernels run again; the plan has as many streams as asked for, if the limit
+    allows it.
+    """
     from graphc.kernels.lower import lower_members
     from graphc.passes.fuse.grouped_gemm import groups_in, split_products
     from graphc.passes.fuse.split_updates import split_updates
@@ -208,8 +211,10 @@ def _leaner(
 def _tuned(
     graph: Graph, kernels: dict[str, Kernel], target: Target, device: str, libraries: bool
 ) -> dict[str, Kernel]:
-    """`kernels`, those that were measured to be the fastest where the device can be measured; with
-    `libraries` some are calls of one."""
+    """Return `kernels`, or faster ones by measurement, where the device can be measured.
+
+    With `libraries` some may be library calls.
+    """
     from graphc.runtime.cpu.trial import CpuTrial
     from graphc.runtime.cuda.trial import trial_on
     from graphc.runtime.tuning.kernel_autotuner import tuned
@@ -232,9 +237,11 @@ def _machine(device: str, threads: int) -> str | None:
 def _packed(
     graph: Graph, state: Mapping[str, StateBuffer], target: Target
 ) -> tuple[Graph, Mapping[str, StateBuffer]]:
-    """`graph` with the relayouts of state that it leaves alone as state of its own, and the buffers
-    of all its state: those are converted once for each change, not in each call. Elsewhere than on
-    the CPU copies of a buffer lie as programs want them."""
+    """Return `graph` with relayouts of unchanged state as state of its own, and all its buffers.
+
+    These are converted once for each change instead of in each call. On other devices than the CPU,
+    copies of a buffer have the layouts that programs need anyway.
+    """
     from graphc.ir.rewrite import drop_dead
 
     kept = set(graph.state) - {old for old, _ in graph.updates}

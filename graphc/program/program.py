@@ -122,11 +122,13 @@ class Program:
         return next(reversed(self.stages.values()))
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """The function's results as fresh NumPy arrays, in the structure that it returned. Arrays
-        are given in the order of the function's arguments or by their names.
+        """Return the function's results as new NumPy arrays, in the structure that it returned.
 
-        Raises GraphError if an array's shape or dtype is not that of its spec; then, as after
-        any error before the first kernel, the state is unchanged.
+        Arrays are given in the order of the function's arguments or by their names.
+
+        Raises:
+            GraphError: An array's shape or dtype is not that of its spec. As after any error before
+                the first kernel, the state is unchanged.
         """
         arrays = self._arguments(args, named)
         self._check_trainable()

@@ -159,8 +159,7 @@ def _argument_names(fn: Callable[..., Any], count: int) -> list[str]:
 
 
 def _name_parameters(fn: Callable[..., Any], args: Sequence[Any], traced: Traced) -> None:
-    """Give the state its names: those of the module's state_dict, behind the argument's name
-    where there are several modules or parameters."""
+    """Name the state as in the state_dict, after the argument's name if there are several."""
     owner = _owner(fn)
     found: list[tuple[str, Any]] = [] if owner is None else [("model", owner)]
     for arg, name in zip(args, _argument_names(fn, len(args)), strict=True):

@@ -71,8 +71,10 @@ def vmap(fn: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callabl
 
 
 class _Samples(BodyBuilder):
-    """What a function computes for one sample, under construction; then for all of them. `length`
-    is the number of samples, `elements` are the mapped tensors with one sample's."""
+    """The graph of one sample, which is then rewritten for all.
+
+    `length` is the number of samples, `elements` are the mapped tensors of one sample.
+    """
 
     def __init__(self, outer: Builder) -> None:
         super().__init__(outer, 0, "vmap")
@@ -215,8 +217,10 @@ class _Samples(BodyBuilder):
 def _paired(
     name: str, axes: Any, values: Any, path: str, function: Callable[[str, Any, Axis], Any]
 ) -> Any:
-    """`values` with each leaf replaced by `function(path, leaf, its axis)`: one axis for all, or
-    axes in the structure of the values."""
+    """Replace each leaf of `values` by `function(path, leaf, its axis)`.
+
+    `axes` is one axis for all, or has the structure of the values.
+    """
     if axes is None or (isinstance(axes, int) and not isinstance(axes, bool)):
         return tree.map_leaves(lambda p, leaf: function(p, leaf, axes), values, path)
     same = type(values) in (tuple, list, dict) or hasattr(values, "_fields")

@@ -88,8 +88,11 @@ def load_weights(path: str | os.PathLike[str]) -> dict[str, Array]:
 
 
 def _labels(data: bytes) -> dict[str, str]:
-    """Name -> dtype, as a safetensors file says: eight bytes with the header's length, the header
-    as JSON, the elements. Nothing where the header cannot be read, which the library explains."""
+    """Return name -> dtype as the header of a safetensors file says.
+
+    A file is eight bytes with the header's length, the header as JSON, and the elements. The result
+    is empty if the header cannot be read, which the library explains.
+    """
     try:
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
         return {name: item["dtype"] for name, item in header.items() if name != "__metadata__"}
@@ -98,8 +101,10 @@ def _labels(data: bytes) -> dict[str, str]:
 
 
 def _relabelled(data: bytes, dtypes: Mapping[str, str]) -> bytes:
-    """The file with other dtypes of the same width in its header: NumPy, and with it the library,
-    knows bf16 as integers alone."""
+    """Return the file with other dtypes of the same width in its header.
+
+    NumPy, and with it the library, knows bf16 only as integers.
+    """
     if not dtypes:
         return data
     size = int.from_bytes(data[:8], "little")

@@ -125,8 +125,10 @@ def _types(*tensors: Tensor) -> str:
 def _aligned(
     name: str, operands: Sequence[Tensor], grouped: bool
 ) -> tuple[list[Tensor], tuple[int, ...]]:
-    """query, key, value and what may be a mask as the op takes them, [n, heads, ...], and the
-    leading axes of the result."""
+    """Return query, key, value and mask as the op takes them, and the leading axes of the result.
+
+    The op takes [n, heads, ...].
+    """
     most = max(2, *(x.ndim for x in operands))
     flat = most < 4 and not grouped  # the batch is all that leads: one head each
     tensors = []

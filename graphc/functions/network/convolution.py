@@ -201,8 +201,11 @@ def conv_transpose3d(
 
 
 def _added(slices: Tensor, stride: int, dilation: int, more: int) -> Tensor:
-    """The depths [n, c, d, h, w] to which each tap of `slices` [taps, n, c, depth, h, w] adds its
-    own: of `stride` times the depth plus `dilation` times the tap. `more`: depths behind them."""
+    """Add the results of each tap in depth at the depths that it reaches: [n, c, d, h, w].
+
+    `slices` is [taps, n, c, depth, h, w]; tap t reaches depth * stride + t * dilation. `more` is
+    the number of depths after them.
+    """
     taps = slices.shape[0]
     apart = (0, 0, stride - 1, 0, 0)
 

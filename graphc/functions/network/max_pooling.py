@@ -91,8 +91,10 @@ def _dilated(
     padding: tuple[int, int],
     dilation: tuple[int, int],
 ) -> tuple[Tensor, Tensor]:
-    """The largest element of each window and its place in it. Of x, what lies beyond `shape` is
-    padding too, and is never the place of one."""
+    """Return the largest element of each dilated window and its index in the window.
+
+    Elements of x beyond `shape` are padding too, which no index names.
+    """
     widths = [(0, 0), (0, 0), *((p, p) for p in padding)]
     windows = unfold(pad(x, widths, -math.inf), size, dilation, 0, stride)
     taps = size[0] * size[1]

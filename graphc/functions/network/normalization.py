@@ -334,12 +334,12 @@ def _normalized(
     scale: Tensor | None = None,
     shift: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(x - mean) / sqrt(variance + eps) * scale + shift; the mean and the biased variance over
-    `axes`, which they keep. `scale` and `shift` have extent 1 along the axes.
+    """Return (x - mean) / sqrt(variance + eps) * scale + shift over `axes`, mean and variance.
 
-    With c = mean as a constant, (x - mean) * f is (x - c) * f - (mean - c) * f. The second part is
-    0 and small, and the gradient of the mean flows through it: so the backward pass needs the sums
-    of dy and of dy * (x - c) and nothing else over the data. (As for `biased_variance`.)
+    Mean and biased variance keep the axes, along which `scale` and `shift` have size 1. With the
+    constant c = mean, (x - mean) * f is written as (x - c) * f - (mean - c) * f. The second part is
+    0 and small, and the gradient of the mean flows through it, so that the backward pass needs the
+    sums of dy and dy * (x - c) and no other pass over the data, as in `biased_variance`.
     """
     average = mean(x, axes, keepdims=True)
     centre = stop_gradient(average)

@@ -167,8 +167,10 @@ def _cubic(extent: int, count: int, ratio: float, align_corners: bool) -> Array:
 
 
 def _antialiased(extent: int, count: int, ratio: float, align_corners: bool, cubic: bool) -> Array:
-    """As `_linear`, of all elements under the filter, which is as wide as the image shrinks. The
-    cubic is that of Keys, whose second derivative at 1 is -1 / 2."""
+    """Return the matrix of `_linear` for all elements under a filter as wide as the image shrinks.
+
+    The cubic filter is Keys', whose second derivative at 1 is -1 / 2.
+    """
     scale = _between_ends(extent, count) if align_corners else ratio
     width = max(scale, 1.0)
     reach = (2.0 if cubic else 1.0) * width

@@ -13,9 +13,10 @@ Extents = int | tuple[int | None, ...] | None
 
 
 class _AdaptivePool(Module):
-    """`output_size` is the extents of the result, an integer or one per axis, where None keeps
-    that of x; window i of an axis of extent h goes from floor(i * h / p) to
-    ceil((i + 1) * h / p)."""
+    """Base of pooling to `output_size`, an integer or one per axis, where None keeps a size.
+
+    Window i of an axis of size h goes from floor(i * h / p) to ceil((i + 1) * h / p).
+    """
 
     _axes: ClassVar[int]
 

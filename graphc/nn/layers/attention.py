@@ -193,8 +193,11 @@ class MultiheadAttention(Module):
     def _mask(
         self, attn_mask: TensorLike | None, key_padding_mask: TensorLike | None, batch: int
     ) -> Tensor | None:
-        """Of the scores [n, num_heads, t, u]: booleans, true where a position is seen, if all masks
-        are booleans; else numbers to add."""
+        """Return the mask of the scores [n, num_heads, t, u].
+
+        It holds booleans, true where attention is allowed, if all masks are booleans; else numbers
+        to add.
+        """
         masks = []
         if attn_mask is not None:
             mask = functions.as_tensor(attn_mask)

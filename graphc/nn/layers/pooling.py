@@ -18,8 +18,7 @@ LP_POOLS: Pools = {1: functions.lp_pool1d, 2: functions.lp_pool2d, 3: functions.
 
 
 class _Pool(Module):
-    """Windows of `kernel_size`, `stride` apart (the window's own size unless given). Each is an
-    integer or one per axis, the last innermost."""
+    """Base of pooling, with windows of `kernel_size` that are `stride` apart."""
 
     _axes: ClassVar[int]
 
@@ -46,9 +45,11 @@ class _Pool(Module):
 
 
 class _MaxPool(_Pool):
-    """The maximum over each window; padding is -infinity, and the elements of a window are
-    `dilation` apart. With `ceil_mode` windows may end behind the padding, but none begins there.
-    With `return_indices` the result is (maxima, numbers of their elements in the image, i64)."""
+    """Base of max pooling, with padding of -inf and elements of a window `dilation` apart.
+
+    With `ceil_mode` windows may end beyond the padding; none begins there. With `return_indices`
+    the result is (maxima, i64 indices of their elements in the image).
+    """
 
     def __init__(
         self,
@@ -160,8 +161,10 @@ class AvgPool1d(_Pool):
 
 
 class _AvgPool(_Pool):
-    """The mean over each window; padding is zeros, which count as elements if `count_include_pad`.
-    `divisor_override` takes the place of the number of elements."""
+    """Base of average pooling, with padding of zeros.
+
+    Padding counts as elements if `count_include_pad`; `divisor_override` replaces their number.
+    """
 
     def __init__(
         self,

@@ -11,8 +11,11 @@ from graphc.trace import Tensor
 
 
 class _RecurrentCell(Module):
-    """What the cells share: weight_ih f32[gates * hidden_size, input_size], weight_hh
-    f32[gates * hidden_size, hidden_size], bias_ih and bias_hh f32[gates * hidden_size]."""
+    """Base of the cells, with parameters named as in PyTorch.
+
+    weight_ih is f32 [gates * hidden_size, input_size], weight_hh f32 [gates * hidden_size,
+    hidden_size], and bias_ih and bias_hh f32 [gates * hidden_size].
+    """
 
     gates: ClassVar[int]
 

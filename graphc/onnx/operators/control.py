@@ -1,5 +1,8 @@
-"""Branches and loops. What decides them is known when the model is traced; else both branches are
-computed, and a loop is a `scan`."""
+"""Branches and loops.
+
+Their conditions are known when the model is traced; otherwise both branches are computed, and a
+loop becomes a `scan`.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +49,7 @@ def if_(condition: Values, then_branch: Body, else_branch: Body) -> Any:
 
 @operator("Loop", raw=True, static="trips condition")
 def loop(trips: Values, condition: Values, *carried: Values, body: Body, outputs: int = 1) -> Any:
-    """Iterations are written out one by one where something in them must be known, else they are
-    a `scan`."""
+    """Unroll a loop if something in it must be known; else make it a `scan`."""
     going = bool(number(condition, True))
     if trips is not None and going and body.keeps_condition and not body.counts:
         fixed = [v for v in carried if isinstance(v, list | None)]
@@ -96,8 +98,10 @@ def scan(
     directions: Any = None,
     opset: int = 9,
 ) -> Any:
-    """Sequences run along their axes; those that run backwards are turned round. Before version 9
-    there was a batch, for each sample of which it is done."""
+    """Scan sequences along their axes, those that run backwards after a flip.
+
+    Before version 9 there is a batch, and the scan is done for each sample.
+    """
     if opset < 9:
         return _batched_scan(values, body, num_scan_inputs, directions)
     tensors = [f.as_tensor(v) for v in values]

@@ -231,8 +231,7 @@ def leaky_relu(x: Tensor, alpha: float = 0.01) -> Tensor:
 
 @operator("PRelu")
 def prelu(x: Tensor, slope: Tensor) -> Tensor:
-    """The slope has the shape of x, or one that broadcasts to it; before version 7 that of the
-    channels."""
+    """The slope broadcasts to x; before version 7 it is one per channel."""
     if slope.ndim == 1 and x.ndim > 2 and slope.shape == x.shape[1:2] != x.shape[-1:]:
         slope = f.reshape(slope, (-1, *[1] * (x.ndim - 2)))
     return f.where(f.less(x, 0), f.multiply(x, slope), x)

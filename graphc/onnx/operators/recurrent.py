@@ -1,5 +1,4 @@
-"""Recurrent layers: loops over time, whose steps are ONNX's own: gates in its order, peepholes,
-clipping, activations by name."""
+"""Recurrent layers as loops over time, with ONNX's gate order, peepholes and clipping."""
 
 from __future__ import annotations
 
@@ -75,8 +74,10 @@ def _layer(
     hidden: int,
     step_of: Callable[[int], Step],
 ) -> Any:
-    """(y [t, directions, n, h], the last states [directions, n, h]) of a layer; with `layout` the
-    batch first."""
+    """Return y [t, directions, n, h] and the last states [directions, n, h] of a layer.
+
+    With `layout` the batch comes first.
+    """
     if layout:
         x = f.permute_dims(x, (1, 0, 2))
         initial = [None if s is None else f.permute_dims(s, (1, 0, 2)) for s in initial]

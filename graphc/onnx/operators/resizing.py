@@ -195,8 +195,10 @@ def grid_sample(
     mode: str = "linear",
     padding_mode: str = "zeros",
 ) -> Tensor:
-    """Images of any number of axes at the places that the grid's last axis names, from the last
-    axis on, -1 and 1 being the edges."""
+    """Sample images of any rank at the places on the grid's last axis.
+
+    Places count from the last axis of the image; -1 and 1 are its edges.
+    """
     extents = x.shape[2:]
     places = [
         _unscaled(f.select(grid, -1, len(extents) - 1 - axis), extent, bool(align_corners))

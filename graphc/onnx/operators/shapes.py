@@ -256,8 +256,10 @@ def col_to_im(
     pads: Any = None,
     dilations: Any = None,
 ) -> Tensor:
-    """Each window's elements added where they lie in the image: places are known, so it is one
-    sum by index over a padded image."""
+    """Add the elements of each window at their positions in the image.
+
+    The positions are known, so it is one sum by index over a padded image.
+    """
     image, block = integers(image_shape), integers(block_shape)
     axes = len(image)
     steps, apart = strides or [1] * axes, dilations or [1] * axes

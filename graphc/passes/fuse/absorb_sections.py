@@ -55,9 +55,11 @@ def absorb_sections(
     consumers: Mapping[Value, Sequence[Node]],
     target: Target,
 ) -> str:
-    """Merge into the group of `contraction`, whose results of its own shape are `inside`, what
-    reads their sections. The reason why it could not be done; "" if it was, or nothing reads
-    slices."""
+    """Merge readers of a contraction's sections into its group.
+
+    `inside` are the group's values of the contraction's own shape. The result is the reason why it
+    could not be done; "" if it was, or if nothing reads slices.
+    """
     slices = [n for v in inside for n in consumers.get(v, ()) if isinstance(n.op, Slice)]
     if not any(_pointwise_readers(n, consumers) for n in slices):
         return ""
@@ -86,8 +88,10 @@ def _pointwise_readers(node: Node, consumers: Mapping[Value, Sequence[Node]]) ->
 
 
 def _is_plain_axis(contraction: Node, axis: int, target: Target) -> bool:
-    """Whether one iteration axis, of one operand, alone runs along this axis of the output; and,
-    where the target needs it, whether that operand has no other axis of the output for itself."""
+    """Return whether only one iteration axis, of one operand, runs along this axis of the output.
+
+    Where the target needs it, that operand must have no other axis of the output for itself.
+    """
     left, right = contraction.inputs
     nest = contraction.op.iteration(left.type, right.type)
     axes = [i for i, c in enumerate(nest.output[axis].coefficients) if c]
@@ -143,8 +147,7 @@ def absorb_operands(
     consumers: Mapping[Value, Sequence[Node]],
     producers: Mapping[Value, Node],
 ) -> None:
-    """Merge into the group of `first` the pointwise ops of `shape` that only the group reads, such
-    as a peephole's product."""
+    """Merge pointwise ops that only the group reads, such as a peephole, into it."""
     results, number = graph.result_set, partition.number
     waiting: list[int] = []
     seen: set[int] = set()

@@ -14,8 +14,7 @@ from graphc.passes.rewriting.reasons import joined
 
 
 def fuse_attend(graph: Graph, target: Target) -> Graph:
-    """`graph` with every gradient of attention whose results are but concatenated as one node with
-    the concat."""
+    """Fuse gradients of attention whose results are only concatenated with the concat."""
     consumers = graph.consumers
     groups: list[list[Node]] = []
     for node in graph.nodes:

@@ -1,10 +1,10 @@
-"""Fuse reductions along the rows of what a contraction makes: batch norm's statistics behind a
-convolution, and the sums of its gradient behind the data gradient that it reads.
+"""Fuse column reductions into the contraction that makes the values, such as batch norm statistics.
 
-A kernel that reduces an image for each of its channels waits for all of it, so it reads it twice:
-for the sums, then for what follows from them. Where a contraction makes the image, its blocks have
-it in registers, and add up the sums as well: both kernels become one, of the launches of both but
-the one that would read the image first.
+A kernel that reduces an image for each of its channels must wait for all of it, so it reads it
+twice: for the sums, then for what follows from them. A contraction that makes the image has it in
+registers and can add up the sums as well. Both kernels become one, with the launches of both except
+the one that would read the image first. It also serves the sums of batch norm's gradient after the
+data gradient.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ MOST_SUMS = 3
 
 
 def fuse_columns(graph: Graph, target: Target) -> Graph:
-    """`graph` whose kernels with contractions reduce their output's columns, where something does
-    that with them alone."""
+    """Fuse kernels that only reduce a contraction's columns into the contraction's kernel."""
     if not target.kind.reduces_products:
         return graph
     reason = "its first sums are those of columns that a contraction has made"
@@ -44,9 +43,11 @@ def fuse_behind(
     reduced: Callable[[KernelNode], list[Value]],
     reason: str,
 ) -> Graph:
-    """`graph` whose kernels with contractions, if one `makes` such, go on with a kernel that
-    reduces what they make, perhaps reshaped: whose `reduced` values are such, and which computes
-    element by element where they are. `name` is that of the pass, `reason` why it does so."""
+    """Fuse reductions into the kernels with contractions whose results they reduce.
+
+    `makes` says which contractions qualify, `reduced` which of the reduction's values are computed
+    where they are, element by element. `name` is that of the pass, `reason` its explanation.
+    """
     partition = Partition(graph, _reshapes, name)
     makers = {v: n for n in kernels_in(graph) if makes(n) for v in n.outputs}
     pairs: dict[int, tuple[KernelNode, KernelNode]] = {}
@@ -69,8 +70,10 @@ def fuse_behind(
 def _reads_elsewhere(
     node: KernelNode, value: Value, maker: KernelNode, producers: Mapping[Value, Node]
 ) -> bool:
-    """Whether a kernel reads what `maker` makes in another shape than that of `value`: perhaps
-    elements that other blocks of one launch have."""
+    """Return whether a kernel reads a result of `maker` in another shape than that of `value`.
+
+    It may then read elements that other blocks of the launch have.
+    """
     others = [v for v in node.inputs if v.type.shape != value.type.shape]
     return any(made(v, producers) in maker.outputs for v in others)
 
@@ -112,8 +115,11 @@ def _runs(value: Value) -> bool:
 
 
 def _sums(maker: KernelNode, node: KernelNode, value: Value, source: Value) -> bool:
-    """Whether what leads to the first sums of `node` is computed where `maker` has `source`, which
-    is `value`: element by element, from values alike and what there is for each channel or row."""
+    """Return whether the first sums of `node` are computed element by element from `source`.
+
+    `source` is the value of `maker` that `value` is read from; other operands are alike, or one per
+    channel or row.
+    """
     product = next(n for n in maker.body.nodes if n.op.contracts)
     if sections_of_sums(maker.body) is not None:
         return False
@@ -161,10 +167,12 @@ def _with_pairs(graph: Graph, pairs: list[tuple[KernelNode, KernelNode]]) -> Gra
 def _stored(
     body: Graph, makes: Sequence[Value], sought: Sequence[Value], read: Collection[Value]
 ) -> Collection[Value]:
-    """Of what the first kernel of a pair `makes`, what is stored: what others `read` and, where
-    what the second one reads, `sought`, does not follow from that, one value more. That does as a
-    rule: what a batch norm's gradient sums up, and what it scales, are one image times what there
-    is for each channel. If no one value does, all are stored."""
+    """Return which values of the first kernel must be stored for their readers.
+
+    If the values that the second kernel reads follow from one stored value, that one is enough, as
+    for a batch norm's gradient, where two images are one image times factors per channel. Otherwise
+    all are stored.
+    """
     wanted = {v for v in makes if v in read}
     if _steps(body, sought, wanted) is not None:
         return wanted
@@ -174,8 +182,7 @@ def _stored(
 
 
 def _steps(body: Graph, sought: Sequence[Value], stored: Collection[Value]) -> int | None:
-    """How many nodes lead from what is `stored` to what is `sought`; None if one of them is a
-    contraction."""
+    """Return how many nodes lead from `stored` to `sought`; None if one is a contraction."""
     producers, nodes, left = body.producers, dict[int, Node](), [*sought]
     while left:
         value = left.pop()

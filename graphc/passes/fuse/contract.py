@@ -1,10 +1,9 @@
-"""Fuse contractions: bias, activation, residual, activation-backward and pooling go into the
-epilogue.
+"""Fuse pointwise ops after a contraction into its epilogue: bias, activation, residual, pooling.
 
-A pointwise op whose operand is a contraction's result, at the same index and no other, is computed
-while the sum is in registers. What is read beside it must not depend on the contraction by another
-way, or the kernel would wait for itself. On the CPU a register tile can hold whole pooling windows:
-then the maximum is taken there too, and the values before it are never stored.
+A pointwise op that reads a contraction's result at its own index is computed while the sum is in
+registers. Its other operands must not depend on the contraction in another way, or the kernel would
+wait for itself. On the CPU a register tile can hold whole pooling windows: then the maximum is
+taken there too, and the values before it are never stored.
 """
 
 from __future__ import annotations
@@ -53,8 +52,10 @@ def _absorb(
     partition: Partition,
     consumers: Mapping[Value, Sequence[Node]],
 ) -> set[Value]:
-    """Merge the pointwise nodes behind `inside`, values of one shape, into the group of `first`;
-    all values of that shape that the group then computes."""
+    """Merge the pointwise nodes that read `inside`, values of one shape, into the group of `first`.
+
+    It returns all values of that shape that the group then computes.
+    """
     shape, producers, number = first.outputs[0].type.shape, graph.producers, partition.number
     whole = sum(map(size, partition.nodes_of(partition.of(first))))
     read = {number[id(n)]: v for v in inside for n in readers(v, consumers)}
@@ -87,8 +88,7 @@ def _refusal(
     partition: Partition,
     producers: Mapping[Value, Node],
 ) -> str:
-    """The rule that keeps the node from the group of `first`, whose epilogue has this shape; ""
-    if none does."""
+    """Return the rule that keeps a node out of the group of `first`, or ""."""
     if rule := misfit(node, shape):
         return rule
     return OF_RULE if node.where.of_update_rule else refusal(node, first, partition, producers)
@@ -103,8 +103,7 @@ def _holds_windows(contraction: Node, target: Target) -> bool:
 def _pooling_of(
     graph: Graph, consumers: Mapping[Value, Sequence[Node]], inside: set[Value]
 ) -> Node | None:
-    """The max pooling that alone reads these values from outside their group, if the contraction's
-    tile can do it."""
+    """Return the max pooling that alone reads these values from outside, if the tile can do it."""
     outside = {
         id(node): node
         for value in inside

@@ -1,12 +1,11 @@
-"""Group contractions: those that no other contraction waits for as one kernel, a launch of the
-blocks of all (a *grouped* product, as the field calls one of matrices of several sizes).
+"""Group contractions that no other contraction waits for into one kernel, a grouped GEMM.
 
-The gradients of weights are such: the update alone reads them. Each is small where batches are, so
-that it is cut along its sum to fill a device, stores partial sums, and takes a launch more to add
-them; together they fill it, in fewer parts or none. Larger ones are beside others alike alone, as
-all blocks of a launch have the registers that one of its tiles takes. Small reductions for which no
-contraction waits come along, as the gradients of biases. What they read is kept until the last of
-it is there, which bounds a group.
+The gradients of weights are such: only the update reads them. For small batches each is small, so
+that it is split along k to fill a device, stores partial sums, and needs another launch to add
+them. Together they fill the device in fewer parts or none. Larger ones are only grouped with others
+alike, since all blocks of a launch have the registers of its largest tile. Small reductions that no
+contraction waits for, such as gradients of biases, are grouped too. Operands are kept until the
+last member has read them, which bounds a group.
 """
 
 from __future__ import annotations
@@ -56,8 +55,10 @@ def groups_in(graph: Graph) -> list[KernelNode]:
 
 
 def split_products(graph: Graph) -> Graph:
-    """`graph` with the kernels of each group in its place, where memory is short: what one of them
-    reads is not held for the others."""
+    """Split groups into their kernels again where memory is short.
+
+    Operands are then freed earlier.
+    """
     groups = groups_in(graph)
     apart = [n for group in groups for n in group.body.nodes]
     nodes = [n for n in graph.nodes if n not in groups]
@@ -65,8 +66,11 @@ def split_products(graph: Graph) -> Graph:
 
 
 def _groups(graph: Graph) -> Iterator[list[KernelNode]]:
-    """The members of each group, which read nothing of each other: small contractions, those of a
-    graph's end together, then small reductions; and larger contractions that are alike."""
+    """Return the members of each group, which do not read from each other.
+
+    Small contractions at the end of a graph are grouped, followed by small reductions; and larger
+    contractions that are alike.
+    """
     waited = _waited(graph) | {new for _, new in graph.updates}
     nodes = [n for n in kernels_in(graph) if waited.isdisjoint(n.outputs)][::-1]
     partition = Partition(graph, name="fuse_products")
@@ -141,8 +145,7 @@ def _is_plain(node: KernelNode) -> bool:
 
 
 def _is_narrow(node: KernelNode) -> bool:
-    """Whether a contraction is of what tensor cores multiply as it is: numbers of two bytes, or
-    rounded where they are read."""
+    """Return whether tensor cores multiply the operands as they are, or rounded on read."""
     product = next(n for n in node.body.nodes if n.op.contracts)
     makers = {v: n for n in node.body.nodes for v in n.outputs}
 

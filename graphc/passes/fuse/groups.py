@@ -19,9 +19,11 @@ from graphc.passes.rewriting.naming import KernelNames, principal
 
 
 def fuse_groups(graph: Graph, groups: Sequence[Sequence[Node]], notes: Sequence[str] = ()) -> Graph:
-    """`graph` with each group as one fused node. Groups are disjoint and convex; a fused node
-    keeps only the outputs that something outside its body reads, and computes once what two of its
-    nodes compute. `notes` are those of the nodes."""
+    """Replace each group of nodes by one fused node; `notes` are those of the nodes.
+
+    Groups are disjoint and convex. A fused node keeps only the outputs that something outside its
+    body reads, and computes once what two of its nodes compute.
+    """
     graph, groups = _shared(graph, groups)
     producers = graph.producers
     names = KernelNames(graph)
@@ -79,8 +81,10 @@ def _fuse(
 def as_one(
     nodes: Sequence[KernelNode], name: str, note: str = "", between: Sequence[Node] = ()
 ) -> KernelNode:
-    """One fused node of this name that does what fused nodes do, and makes all that they make. Its
-    body has the nodes `between` them besides."""
+    """Return one fused node that does what the given fused nodes do, with all their outputs.
+
+    Its body also has the nodes `between` them.
+    """
     made = {v for n in (*nodes, *between) for v in n.outputs}
     inputs = dict.fromkeys(v for n in nodes for v in n.inputs if v not in made)
     whole: dict[tuple[Value, ...], Node] = {n.outputs: n for n in between}

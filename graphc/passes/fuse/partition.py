@@ -66,8 +66,10 @@ class Partition:
         return any(c != b and self._after[c] >> b & 1 for c in self._next[a])
 
     def merge(self, a: int, b: int) -> int:
-        """Make one group of two; its name. The number of groups falls with every merge, which is
-        why the fusions come to an end: PlanError where it would not."""
+        """Merge two groups into one and return its name.
+
+        Each merge lowers the number of groups, so fusion terminates; it raises PlanError otherwise.
+        """
         if a == b or not {a, b} <= self.members.keys():
             raise PlanError(f"{self.name}: a merge of groups {a} and {b} leaves as many groups")
         self._live ^= 1 << b

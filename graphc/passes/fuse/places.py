@@ -1,5 +1,4 @@
-"""Helpers of the fusions: whether a node reads a value where it makes its own, and how costly a
-kernel's text would be."""
+"""Helpers of fusion: which elements a node reads, and how large kernels get."""
 
 from __future__ import annotations
 
@@ -35,8 +34,7 @@ def is_over(node: Node, shape: tuple[int, ...]) -> bool:
 
 
 def misfit(node: Node, shape: tuple[int, ...]) -> str:
-    """Why the node does not compute the elements of a value of this shape one by one; "" if it
-    does."""
+    """Return why a node does not compute elements of this shape one by one, or ""."""
     op = node.op
     if is_over(node, shape):
         return ""

@@ -121,8 +121,10 @@ def _join_reductions(graph: Graph, partition: Partition, spaces: dict[int, _Spac
 
 
 def _join_columns(graph: Graph, partition: Partition, spaces: dict[int, _Space]) -> None:
-    """Sums over all rows become part of a kernel that reduces along each of the rows, of the one
-    that reads and makes most of what they read."""
+    """Merge sums over all rows into the kernel that reduces along rows.
+
+    It is the one that makes most of their operands.
+    """
     fusible = [n for n in graph.nodes if _fusible(n)]
     consumers = graph.consumers
     users: dict[Value, set[int]] = {}
@@ -153,8 +155,7 @@ def _join_columns(graph: Graph, partition: Partition, spaces: dict[int, _Space])
 def _sums_columns(
     rows: _Rows, nodes: Sequence[Node], consumers: Mapping[Value, Sequence[Node]]
 ) -> bool:
-    """Whether a group's reductions are sums over all rows of few enough columns, which nothing of
-    the group reads."""
+    """Return whether a group's reductions only sum few columns that the group does not read."""
     sums = [n for n in nodes if n.op.reduced_axes is not None]
     own = set(map(id, nodes))
     return (

@@ -34,8 +34,11 @@ def narrow_products(graph: Graph, target: Target) -> Graph:
 
 
 def narrow_large(body: Graph, target: Target) -> Graph:
-    """`body`, a loop's, as `narrow_products` leaves it, but for products of which blocks may hold
-    one operand, and for those of two operands that change, which may be sums over time."""
+    """Round the operands of a loop body's products as `narrow_products`, with exceptions.
+
+    The exceptions are products of which blocks may hold one operand, and those of two changing
+    operands, which may become sums over time.
+    """
     changing, most = _changing(body), target.kind.held_elements
     operands = _narrowing(body, target)
 
@@ -50,8 +53,7 @@ def narrow_large(body: Graph, target: Target) -> Graph:
 
 
 def narrow_looped(body: Graph, target: Target) -> Graph:
-    """`body`, a loop's, with what `narrow_large` left rounded: where it is read, if blocks may hold
-    one of two operands."""
+    """Round the operands that `narrow_large` left, on read, if blocks may hold one of the two."""
     changing, most = _changing(body), target.kind.held_elements
     operands = _narrowing(body, target)
 
@@ -92,8 +94,10 @@ def round_products(graph: Graph, target: Target) -> Graph:
 
 
 class _Operands:
-    """The nodes so far, and what each value is for those that multiply it. `steps` round it to
-    `dtype`, for contractions; `of_others` where a kernel may not convert what it reads."""
+    """Rounds operands of contractions to `dtype` by `steps`, each value once.
+
+    `of_others` holds the rounded values for contractions whose kernels may not convert on read.
+    """
 
     def __init__(self, graph: Graph, steps: tuple[Op, ...], dtype: str) -> None:
         self.graph, self.steps, self.of_others, self.dtype = graph, steps, steps, dtype

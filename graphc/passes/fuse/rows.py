@@ -1,7 +1,6 @@
-"""Fuse reductions of the rows that a contraction makes: a layer norm behind a projection, and its
-gradient behind the data gradient that it reads.
+"""Fuse row reductions, such as a layer norm's, into the contraction that makes the rows.
 
-Where rows are few, k is cut to fill a device, and a launch adds the parts of each sum. A kernel
+Where rows are few, k is split to fill a device, and a launch adds the parts of each sum. A kernel
 that reduces rows reads each element in one thread, which can add its parts: both kernels become
 one, without a launch between them.
 """
@@ -25,8 +24,7 @@ MOST_COLUMNS = 4096
 
 
 def fuse_rows(graph: Graph, target: Target) -> Graph:
-    """`graph` whose kernels with small contractions reduce the rows that they make, where something
-    does that with them."""
+    """Fuse kernels that reduce a small contraction's rows into the contraction's kernel."""
     if not target.kind.reduces_products:
         return graph
     reason = "it adds the parts of what a contraction makes"

@@ -20,8 +20,7 @@ from graphc.passes.rewriting.reasons import joined
 
 
 def fuse_updates(graph: Graph, target: Target) -> Graph:
-    """`graph` with the pointwise kernels that only make new state merged into one, and so those of
-    update rules that only make scalars."""
+    """Merge the pointwise kernels that only make new state into one; likewise those of scalars."""
     graph = _merged(graph, "scalars", [n for n in _pointwise(graph) if _makes_scalars(n)])
     read = {v for n in graph.nodes for v in n.inputs} | set(graph.outputs)
     unread = {value for _, value in graph.updates} - read
@@ -29,8 +28,7 @@ def fuse_updates(graph: Graph, target: Target) -> Graph:
 
 
 def _merged(graph: Graph, word: str, nodes: list[KernelNode]) -> Graph:
-    """`graph` with the first of `nodes` and all that can be merged with it as one node, which is
-    called by the rule and `word`: `adam_update`."""
+    """Merge the first of `nodes` with all others that fit, as `adam_update` for example."""
     partition = Partition(graph, name="fuse_updates")
     for node in nodes[1:]:
         if partition.can_merge(partition.of(nodes[0]), partition.of(node)):

@@ -47,8 +47,10 @@ def _narrow(value: Value) -> bool:
 
 
 class _Widening:
-    """The nodes so far. `stored` says which floats of two bytes the conversions to f32 among them,
-    and views of those, are copies of."""
+    """Moves conversions of f16 and bf16 to f32 to their readers.
+
+    `stored` maps each conversion, and views of it, to the stored value.
+    """
 
     def __init__(self, graph: Graph, target: Target) -> None:
         self.target, self.names = target, names_of(graph)
@@ -90,8 +92,7 @@ class _Widening:
                 self._emit(Cast(value.type.dtype), wide, value, node)
 
     def _multiplies_narrow(self, node: Node) -> bool:
-        """Whether a kernel of its own template reads what it multiplies as it lies: floats of one
-        dtype."""
+        """Return whether a kernel's own template multiplies floats of one dtype as stored."""
         factors = node.inputs[node.op.own_factors]
         if not self.target.kind.converts_on_reads:
             return False

@@ -51,8 +51,11 @@ def channel_lanes(graph: Graph, target: Target) -> Graph:
 
 @dataclass(frozen=True)
 class _Kernel:
-    """A kernel that can have channels in the lanes: those of its inputs and outputs that would, and
-    what it would save, as a share of its time at the multiply-add peak."""
+    """A kernel that can have channels in the lanes.
+
+    It has the inputs and outputs that would, and the share of its time at the multiply-add peak
+    that it would save.
+    """
 
     node: KernelNode
     laned: frozenset[Value]
@@ -62,8 +65,7 @@ class _Kernel:
 
 
 def _kernel(node: Node, width: int) -> _Kernel | None:
-    """`node` as it would be with channels in the lanes; None if it cannot, or if anything that it
-    reads or makes has lanes already."""
+    """Return a node with channels in the lanes; None if it cannot or has lanes already."""
     if not isinstance(node, KernelNode):
         return None
     body = node.body
@@ -160,8 +162,10 @@ def _followed(
 
 
 def _axis(node: Node, axes: dict[Value, int]) -> int | None:
-    """The axis of the outputs that is that of the channels; None if there is none, or if the op's
-    kernels have no lanes of their own choice."""
+    """Return the axis of the outputs that is the channels'.
+
+    It is None if there is none, or if the op's kernels cannot choose their lanes.
+    """
     op = node.op
     if op.own_template or op.contracts or isinstance(op, Index):
         return None

@@ -66,8 +66,7 @@ def _is_whole(type: Type) -> bool:
 
 @dataclass(frozen=True)
 class _Convolution:
-    """A kernel with an ungrouped convolution: the values that it reads as images or makes, and the
-    weight, if that is an operand."""
+    """A kernel with an ungrouped convolution, the images that it reads or makes, and its weight."""
 
     node: KernelNode
     images: tuple[Value, ...]
@@ -104,8 +103,7 @@ def _like(inner: Sequence[Value], outer: Sequence[Value], type: Type) -> tuple[V
 
 
 def _grown(graph: Graph, seeds: set[Value]) -> frozenset[Value]:
-    """The images of `seeds` that may have their channels last, and those that share kernels with
-    them."""
+    """Return images that may be channels-last: of `seeds`, and those that share their kernels."""
     kernels = [n for n in kernels_in(graph) if n.op.template in TEMPLATES]
     possible = {v for n in kernels for v in n.outputs if _is_image(v.type)} - set(graph.results)
     known = set(map(id, kernels))
@@ -122,8 +120,7 @@ def _is_image(type: Type) -> bool:
 
 
 def _never(node: KernelNode) -> Iterator[Value]:
-    """What is no image: the weights of a contraction and their gradients, and what is read as it
-    lies."""
+    """Return values that are no images, such as weights and their gradients."""
     body = node.body
     outer = dict(zip(body.inputs, node.inputs, strict=True))
     for inner in body.nodes:
@@ -157,8 +154,7 @@ def _moved(body: Graph, value: Value) -> list[Value]:
 
 @dataclass
 class _Converted:
-    """Operands that are converted: those that are row-major, if the convolutions that read them
-    take longer than that."""
+    """Row-major operands to convert, where their convolutions take longer than that."""
 
     graph: Graph
     images: frozenset[Value]
@@ -178,8 +174,11 @@ class _Converted:
             self.time[weight] = self.time.get(weight, 0.0) + time
 
     def pays(self, value: Value) -> bool:
-        """Whether a kernel's input is converted for it. State that the program leaves alone is
-        so before its calls, by whole copies so that programs that change it share one with it."""
+        """Return whether converting a kernel's input pays.
+
+        State that the program does not change is converted once, before its calls; the whole copy
+        is shared with programs that do change it.
+        """
         if value not in self.time or not _is_image(value.type):
             return False
         updated = (old for old, _ in self.graph.updates)

@@ -20,9 +20,11 @@ def lasting(
     possible: Callable[[KernelNode], Iterable[Value]],
     whole: Callable[[Type], bool],
 ) -> frozenset[Value]:
-    """The values that have their channels last besides images: `filters` that are state or made
-    by kernels, and what kernels read and make of their shapes, as far as types are `whole`, every
-    kernel has the value among its `possible` ones, and state and its new contents lie alike."""
+    """Return the filters, and other values of their shapes, that are channels-last.
+
+    `filters` are state or made by kernels. Types must be `whole`, every kernel must have the value
+    among its `possible` ones, and state and its new contents must have the same layout.
+    """
     updates = dict(graph.updates)
     nodes = kernels_in(graph)
     known = set(map(id, nodes))
@@ -43,8 +45,10 @@ def grown(
     nodes: Iterable[KernelNode],
     alike: Callable[[Type, Type], bool] = lambda a, b: True,
 ) -> set[Value]:
-    """`seeds`, those of the `allowed` values that kernels read or make beside one of them, if their
-    types are `alike`, those beside these, and so on."""
+    """Add to `seeds` the `allowed` values that kernels read or make beside them, transitively.
+
+    Their types must be `alike`.
+    """
     touching: dict[Value, list[KernelNode]] = {}
     for node in nodes:
         for value in dict.fromkeys((*node.inputs, *node.outputs)):

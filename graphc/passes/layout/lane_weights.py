@@ -90,8 +90,7 @@ class _Conversion:
 
 
 def _reads_along_rows(node: KernelNode, weight: Value) -> bool:
-    """Whether the node is a product of a batch in the lanes and `weight`, summed over the rows of
-    the weight."""
+    """Return whether the node multiplies a batch in the lanes by `weight`, summed over its rows."""
     product = _product(node)
     if product is None or node.inputs.count(weight) != 1:
         return False

@@ -34,8 +34,11 @@ Emit = Callable[..., Value]
 
 @dataclass(frozen=True)
 class _Phase:
-    """Along one axis: dense result `skip` to `skip + count` is every `stride`-th place of dx from
-    `first` on; the taps are every `stride`-th from `tap` on."""
+    """One residue class along an axis of a strided gradient.
+
+    Elements `skip` to `skip + count` of the dense result are every `stride`-th element of dx from
+    `first` on; the taps are every `stride`-th from `tap` on.
+    """
 
     first: int
     tap: int

@@ -20,14 +20,18 @@ from graphc.trace import Tensor, emit
 
 
 def can_stack(node: Node) -> bool:
-    """Whether a node computes something and may do so for all iterations at once: not what draws
-    random numbers by the iteration's counter, nor a loop within."""
+    """Return whether a node may be computed for all iterations at once.
+
+    It may not if it draws random numbers by the iteration's counter, or is a loop.
+    """
     return bool(node.inputs) and not node.op.draws and not node.op.is_loop
 
 
 def summed_axes(node: Node) -> tuple[int, int] | None:
-    """The axis of each operand that a contraction sums over, where both have one and share no
-    other; None for any other node."""
+    """Return the axis of each operand that a contraction sums over, or None.
+
+    Both operands have exactly one, and share no other axis.
+    """
     if not node.op.contracts:
         return None
     ((a, b),) = node.op.axis_map(*(v.type for v in node.inputs))

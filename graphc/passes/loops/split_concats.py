@@ -43,8 +43,7 @@ def split_concats(node: Node, builder: Builder) -> Node:
 
 @dataclass(frozen=True)
 class _Split:
-    """A product that sums over the axes `summed`, one of each operand, of which that of this number
-    is a concat of `parts`."""
+    """A product whose operand of this number is a concat of `parts` along the summed axis."""
 
     product: Node
     summed: tuple[int, int]

@@ -97,8 +97,10 @@ def measure(graph: Graph) -> tuple[int, int, int]:
 
 
 def must_fall(name: str, rule: str, before: object, after: object, node: Node) -> None:
-    """PlanError unless `after` is less than `before`: what `rule` of the pass `name` did to `node`
-    leads nowhere."""
+    """Raise PlanError unless `after` is less than `before`, since then a rule may never terminate.
+
+    The message names the `rule` of the pass `name` and the `node`.
+    """
     if not after < before:  # type: ignore[operator]
         place = f" ({node.where})" if str(node.where) else ""
         raise PlanError(

@@ -59,7 +59,9 @@ class KernelNames:
 
 
 def principal(group: Sequence[Node]) -> Node:
-    """The node by which a kernel is called, and whose line comes first: its contraction, else its
-    first reduction, else its first node."""
+    """Return the node that names a kernel: its contraction, else its first reduction or node.
+
+    Its source line comes first too.
+    """
     contraction = next((n for n in group if n.op.contracts), None)
     return contraction or next((n for n in group if n.op.reduced_axes is not None), group[0])

@@ -51,8 +51,10 @@ def concat_of_padded(node: Node, sweep: Sweep) -> Value | None:
 
 
 def joined_neighbours(node: Node, sweep: Sweep) -> Value | None:
-    """The sum of two padded pieces of which one ends where the other begins: one piece, padded. So
-    the gradients of many slices, which come one by one, are found to tile a value."""
+    """Replace the sum of two adjacent padded pieces by one padded piece.
+
+    So the gradients of many slices, which are added one by one, are found to tile a value.
+    """
     if Pad not in sweep.kinds:
         return None
     found = [_piece(v, sweep) for v in node.inputs if v not in sweep.shared]

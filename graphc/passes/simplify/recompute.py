@@ -30,8 +30,10 @@ SMALL = 8
 
 
 def recompute(graph: Graph, target: Target) -> Graph:
-    """`graph` whose backward nodes repeat cheap forward nodes, where that leaves fewer values
-    stored."""
+    """Give backward nodes cheap copies of forward nodes instead of stored values.
+
+    It does so where fewer values are stored then.
+    """
     producers, consumers = graph.producers, graph.consumers
     results = graph.result_set
     stored = {*graph.inputs, *graph.state}
@@ -65,9 +67,11 @@ def _in_place_of(
     producers: Mapping[Value, Node],
     consumers: Mapping[Value, Sequence[Node]],
 ) -> set[Value]:
-    """What may be held in place of the node's result, which then is never written: the one array
-    of its size that it reads, if a reduction reads that too, so that it is in memory in most cases.
-    Empty if there is none, or something has it held already."""
+    """Return the value to keep instead of the node's result, which then is never written.
+
+    It is the one array of its size that the node reads, if a reduction reads that too, so that it
+    is usually in memory. It is empty if there is none, or if something keeps it already.
+    """
     result = node.outputs[0]
     large = [v for v in dict.fromkeys(node.inputs) if v.type.size * SMALL > result.type.size]
     if len(large) != 1 or large[0] in stored or large[0].type.nbytes > result.type.nbytes:
@@ -92,8 +96,10 @@ def _reduces(node: Node) -> bool:
 def _within_reach(
     node: Node, stored: set[Value], producers: Mapping[Value, Node], rates: Rates
 ) -> bool:
-    """Whether pointwise nodes of its own shape lead to the node from stored or small values, in
-    less time than writing and reading it takes."""
+    """Return whether cheap pointwise nodes lead to the node from stored or small values.
+
+    They must take less time than writing and reading the node's result.
+    """
     shape = node.outputs[0].type.shape
     waiting, seen = [node], {id(node)}
     read: set[Value] = set()

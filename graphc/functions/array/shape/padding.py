@@ -40,8 +40,10 @@ def pad(
 
 
 def _pairs(widths: object, x: Tensor) -> list[tuple[int, int]]:
-    """(before, after) of each axis of x, or GraphError. A single pair is none for all axes: for
-    PyTorch it would be that of the last one."""
+    """Return (before, after) of each axis of x, or raise GraphError.
+
+    A single pair is an error: in PyTorch it would be that of the last axis.
+    """
     given = [(widths, widths)] * x.ndim if _is_width(widths) else widths
     pairs = [tuple(p) for p in given] if _holds_sequences(given) else []
     if len(pairs) != x.ndim or any(len(p) != 2 or not all(map(_is_width, p)) for p in pairs):
