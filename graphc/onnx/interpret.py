@@ -24,7 +24,7 @@ from graphc.ir.interpret import evaluate
 from graphc.nn import Parameter
 from graphc.onnx.needed import needed
 from graphc.onnx.operators import rule_of
-from graphc.onnx.operators.rules import NotOffered, Rule, Values
+from graphc.onnx.operators.rules import UnsupportedError, Rule, Values
 from graphc.onnx.operators.shapes import LARGEST
 from graphc.onnx.reading import array_from, dense, label
 from graphc.onnx.schemas import Opsets, version_of, written_out
@@ -227,7 +227,7 @@ def _applied(
 def _check_known(rule: Rule, node: NodeProto, inputs: Sequence[Values]) -> None:
     for place, value in enumerate(inputs):
         if isinstance(value, Tensor | list) and rule.is_static(place):
-            raise NotOffered(
+            raise UnsupportedError(
                 f"{node.op_type} expected {rule.inputs[place]} to be known when the model is "
                 f"traced, but {node.input[place]!r} is computed; constants= gives inputs values"
             )
@@ -249,7 +249,7 @@ def _computed(builder: Builder, results: Sequence[Values]) -> list[Values]:
     graph = builder.graph(tensors)
     for node in graph.nodes:
         if any(math.prod(value.type.shape) > LARGEST for value in node.outputs):
-            raise NotOffered(f"a constant has more than {LARGEST} elements")
+            raise UnsupportedError(f"a constant has more than {LARGEST} elements")
     arrays = iter(evaluate(graph, ())[0])
 
     def value_of(result: Values) -> Values:

@@ -16,13 +16,13 @@ class Fused(Op):
     `body.inputs` stand for the node's inputs and `body.outputs` for its outputs, in order. The body
     has no state. Layouts matter only on its inputs and outputs. In the body of each template:
 
-        contract   one Contraction of body inputs (through affine views), then pointwise ops over its
-                   output's index space, whose other operands are body inputs through affine views.
-                   Slices that cut the output into equal sections may be read by pointwise ops of the
-                   shape of one. Reductions of that index space along all axes except the channels, or
-                   along the last axis, may follow, and pointwise ops (`fuse_columns`, `fuse_rows`).
-        reduce     Reductions of one input shape over one set of axes, with pointwise ops before and
-                   after: softmax, normalization, activation backward with its bias gradient.
+        contract   one Contraction of body inputs, then pointwise ops over its output's index
+                   space; other operands are body inputs too, all through affine views. Slices
+                   into equal sections of the output may be read by pointwise ops of the shape of
+                   one. Reductions of that index space along all axes except the channels, or along
+                   the last, may follow, and pointwise ops (`fuse_columns`, `fuse_rows`).
+        reduce     Reductions of one input shape over one set of axes, with pointwise ops before
+                   and after: softmax, normalization, activation backward with its bias gradient.
         pointwise  no reduction. Outputs of several shapes make several parts of one launch.
         own        one op with a template of its own, which reads the body's inputs and constants
                    through views; prefix ops and sorts also read results of pointwise ops.

@@ -13,7 +13,7 @@ from graphc import functions as f
 from graphc.base.dtypes import convert
 from graphc.ir import DTYPES, dtype_name
 from graphc.onnx.dtypes import dtype_from
-from graphc.onnx.operators.rules import NotOffered, Values, is_float, number, operator
+from graphc.onnx.operators.rules import UnsupportedError, Values, is_float, number, operator
 from graphc.trace import Tensor
 
 _UNARY: dict[str, Callable[[Tensor], Tensor]] = {
@@ -324,5 +324,7 @@ def _running(
 def bit_cast(x: Values, to: int = 1) -> Values:
     """Of a known array the same bytes; a program has no op for it."""
     if not isinstance(x, np.ndarray):
-        raise NotOffered("BitCast is offered for values that are known when the model is traced")
+        raise UnsupportedError(
+            "BitCast is offered for values that are known when the model is traced"
+        )
     return x.view(helper.tensor_dtype_to_np_dtype(to))

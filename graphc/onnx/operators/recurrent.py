@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphc import functions as f
-from graphc.onnx.operators.rules import NotOffered, operator
+from graphc.onnx.operators.rules import UnsupportedError, operator
 from graphc.trace import Tensor
 
 State = tuple[Tensor, ...]
@@ -46,7 +46,7 @@ def _activations(
     chosen = [name.lower() for name in names or list(default) * directions]
     unknown = sorted(set(chosen) - set(_ACTIVATIONS))
     if unknown:
-        raise NotOffered(f"the activations {', '.join(unknown)} are not offered")
+        raise UnsupportedError(f"the activations {', '.join(unknown)} are not offered")
 
     def made(i: int) -> Activation:
         numbers = [v[i] if v and i < len(v) else None for v in (alpha, beta)]

@@ -90,7 +90,7 @@ def names() -> list[tuple[str, str]]:
     return sorted(_RULES)
 
 
-class NotOffered(GraphError):
+class UnsupportedError(GraphError):
     """What a rule does not take: an option, a dtype, or values that are not known."""
 
 

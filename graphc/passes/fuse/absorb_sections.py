@@ -1,4 +1,4 @@
-"""Absorb the readers of a contraction's sections: the gates of a recurrent cell.
+"""Fuse the readers of a contraction's sections, the gates of a recurrent cell, into its epilogue.
 
 Where slices cut what a contraction makes into equal sections, the pointwise ops on the slices need
 all sections of an element at once, and nothing else of the product. One tile of the kernel can hold
@@ -30,7 +30,7 @@ from graphc.passes.rewriting.reasons import apart, joined
 
 
 class _Without(Mapping[Value, Node]):
-    """What computes values, but for some of them."""
+    """A view of the producers of values without some of them."""
 
     def __init__(self, producers: Mapping[Value, Node], hidden: set[Value]) -> None:
         self._producers, self._hidden = producers, hidden
@@ -153,7 +153,7 @@ def absorb_operands(
     seen: set[int] = set()
 
     def look_behind(node: Node) -> None:
-        """Let what `node` reads, or widens and reads, have its turn: the last first."""
+        """Queue what `node` reads, directly or through widening, the last first."""
         for value in node.inputs:
             producer = producers.get(stored(value, producers))
             if producer is not None and is_over(producer, shape) and id(producer) not in seen:
@@ -179,7 +179,7 @@ def absorb_operands(
 
 
 def refusal(node: Node, first: Node, partition: Partition, producers: Mapping[Value, Node]) -> str:
-    """The rule that keeps the node from the group of `first`; "" if none does."""
+    """Return the rule that keeps the node out of the group of `first`, or ""."""
     group, other = partition.of(first), partition.of(node)
     members = {v for n in partition.nodes_of(group) for v in n.outputs}
     if len(partition.members[other]) > 1:

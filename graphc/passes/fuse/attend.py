@@ -1,4 +1,4 @@
-"""Fuse attention's gradient with the concat of its results.
+"""Fuse attention's gradient with the concat of its results into one kernel.
 
 Query, key and value that are sections of one value have gradients whose concat is that value's. The
 kernel writes each where it belongs.

@@ -1,4 +1,4 @@
-"""Fuse column reductions into the contraction that makes the values, such as batch norm statistics.
+"""Fuse column reductions, such as batch norm's statistics, into the contraction before them.
 
 A kernel that reduces an image for each of its channels must wait for all of it, so it reads it
 twice: for the sums, then for what follows from them. A contraction that makes the image has it in
@@ -79,24 +79,24 @@ def _reads_elsewhere(
 
 
 def made(value: Value, producers: Mapping[Value, Node]) -> Value:
-    """What `value` is a reshape of, or itself."""
+    """Return the value that `value` is a reshape of, or itself."""
     producer = producers.get(value)
     return producer.inputs[0] if producer is not None and _reshapes(producer) else value
 
 
 def _reshapes(node: Node) -> bool:
-    """Whether a node between kernels gives what it reads another shape."""
+    """Return whether a node between kernels reshapes what it reads."""
     return node.op.moves and node.op.is_planned
 
 
 def _convolves(node: KernelNode) -> bool:
-    """Whether a kernel has a contraction of one image with what is none."""
+    """Return whether a kernel has a contraction of one image and an operand that is none."""
     found = any(n.op.contracts and n.op.images == 1 for n in node.body.nodes)
     return found and node.op.template == "contract"
 
 
 def _reduced(node: KernelNode) -> list[Value]:
-    """The images whose channels are what the kernel reduces for; none if it does something else."""
+    """Return the images that the kernel reduces per channel; none if it does anything else."""
     if node.op.template != "reduce":
         return []
     found = [n for n in node.body.nodes if n.op.reduced_axes is not None]
@@ -107,7 +107,7 @@ def _reduced(node: KernelNode) -> list[Value]:
 
 
 def _runs(value: Value) -> bool:
-    """Whether a value is of float32 with its channels last, which are whole runs."""
+    """Return whether a value is channels-last float32 with whole runs of channels."""
     kind = value.type
     channels, size = kind.shape[1] if kind.rank == 4 else 0, kind.numpy_dtype.itemsize
     last = kind.layout.axis == 1 and kind.layout.width == channels
@@ -136,13 +136,13 @@ def _sums(maker: KernelNode, node: KernelNode, value: Value, source: Value) -> b
 
 
 def _simple(node: Node, images: set[Value]) -> bool:
-    """Whether a node moves no image, and computes element by element or a reduction."""
+    """Return whether a node moves no image, and is pointwise or a reduction."""
     free = node.is_free and images.isdisjoint(node.inputs)
     return free or node.op.in_registers
 
 
 def _with_pairs(graph: Graph, pairs: list[tuple[KernelNode, KernelNode]]) -> Graph:
-    """`graph` with one node for each pair."""
+    """Replace each pair of nodes by one."""
     if not pairs:
         return graph
     names, producers = KernelNames(graph), graph.producers

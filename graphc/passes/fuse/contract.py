@@ -21,7 +21,7 @@ from graphc.passes.rewriting.reasons import apart, joined
 
 
 def fuse_contract(graph: Graph, target: Target) -> Graph:
-    """`graph` with every contraction as a fused node that holds its epilogue."""
+    """Replace every contraction by a fused node with its epilogue."""
     partition = Partition(graph, lambda n: n.is_free, "fuse_contract")
     contractions = [n for n in graph.nodes if n.op.contracts]
     consumers, producers = graph.consumers, graph.producers
@@ -95,7 +95,7 @@ def _refusal(
 
 
 def _holds_windows(contraction: Node, target: Target) -> bool:
-    """Whether the kernel's tile will be pixels of a batch in the lanes."""
+    """Return whether the kernel's tile will hold pixels of a batch in the lanes."""
     batch = next(iter(contraction.output.type.shape), 0)
     return target.kind.pools and target.fills_lanes(batch)
 

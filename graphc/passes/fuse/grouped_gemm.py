@@ -38,7 +38,7 @@ MOST_MEMBERS = 32
 
 
 def fuse_products(graph: Graph, target: Target) -> Graph:
-    """`graph` whose small contractions and reductions that no contraction waits for are grouped."""
+    """Group small contractions and reductions that no contraction waits for into one kernel."""
     asked = target.multiplies_groups or target.adds_in_clusters  # for products of another kind
     if asked or not target.kind.groups_products:
         return graph
@@ -50,7 +50,7 @@ def fuse_products(graph: Graph, target: Target) -> Graph:
 
 
 def groups_in(graph: Graph) -> list[KernelNode]:
-    """The nodes of a graph that are groups."""
+    """Return the nodes of a graph that are groups."""
     return [n for n in kernels_in(graph) if n.op.template == "group"]
 
 
@@ -86,7 +86,7 @@ def _groups(graph: Graph) -> Iterator[list[KernelNode]]:
 
 
 def _filled(members: list[KernelNode], partition: Partition) -> Iterator[list[KernelNode]]:
-    """`members` in their order by groups, none of which reads and writes too much."""
+    """Divide `members`, in order, into groups that do not read and write too much."""
     group, held = members[:1], _values(members[0])
     for node in members[1:]:
         if not partition.independent(partition.of(group[0]), partition.of(node)):
@@ -103,7 +103,7 @@ def _filled(members: list[KernelNode], partition: Partition) -> Iterator[list[Ke
 
 
 def _values(node: KernelNode) -> set[Value]:
-    """What a member reads and writes, of which others may read the same."""
+    """Return the values that a member reads and writes; other members may read the same."""
     return {*node.inputs, *node.outputs}
 
 
@@ -112,7 +112,7 @@ def _contracts(node: KernelNode) -> bool:
 
 
 def _waited(graph: Graph) -> set[Value]:
-    """The values that lead to what a contraction reads, or a loop."""
+    """Return the values that lead to an operand of a contraction, or to a loop."""
     long = {id(n) for n in kernels_in(graph) if any(map(_takes_long, n.body.nodes))}
     waited: set[Value] = set()
     for node in reversed(graph.nodes):
@@ -126,19 +126,19 @@ def _takes_long(node: Node) -> bool:
 
 
 def _is_small(node: KernelNode) -> bool:
-    """Whether a kernel is a small contraction, or a small reduction."""
+    """Return whether a kernel is a small contraction or reduction."""
     if node.op.template == "reduce":
         return node_bytes(node) <= MOST_SUMMED
     return _is_plain(node) and node_flops(node) <= SMALL_FLOPS
 
 
 def _is_larger(node: KernelNode) -> bool:
-    """Whether a kernel is a contraction that gains beside others alike."""
+    """Return whether a kernel is a contraction that gains from others alike."""
     return _is_plain(node) and SMALL_FLOPS < node_flops(node) <= MOST_FLOPS
 
 
 def _is_plain(node: KernelNode) -> bool:
-    """Whether a kernel is a contraction of narrow operands, and nothing its block ends with."""
+    """Return whether a kernel is a contraction of narrow operands without an epilogue."""
     if not _contracts(node) or sections_of_sums(node.body) is not None:
         return False
     return _is_narrow(node) and all(n.op.reduced_axes is None for n in node.body.nodes)

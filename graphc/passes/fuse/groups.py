@@ -1,4 +1,4 @@
-"""Turning groups of nodes into fused nodes.
+"""Replace groups of nodes by fused nodes.
 
 A group lists the nodes that become one kernel. Nodes that cost nothing where they are read (affine
 views, small constants, iota, widening) belong to no group: each body gets its own copy, and the
@@ -50,7 +50,7 @@ def _fuse(
     names: KernelNames,
     note: str,
 ) -> KernelNode:
-    """One node for the group, with every result of its nodes as an output."""
+    """Return one node for the group, with every result of its nodes as an output."""
     members = {id(n) for n in group}
     body: list[Node] = []
     copied: set[Value] = set()
@@ -104,7 +104,7 @@ def as_one(
 def _shared(
     graph: Graph, groups: Sequence[Sequence[Node]]
 ) -> tuple[Graph, Sequence[Sequence[Node]]]:
-    """Both without the nodes that compute what another one of their group does."""
+    """Return nodes and outputs without the nodes that compute what another one does."""
     number = {id(n): i for i, group in enumerate(groups) for n in group}
     first: dict[tuple[int, Op, tuple[Value, ...]], Node] = {}
     same: dict[Value, Value] = {}
@@ -134,7 +134,7 @@ def _prune_outputs(graph: Graph) -> Graph:
 
 
 def keep_outputs(node: KernelNode, kept: Sequence[bool]) -> KernelNode:
-    """A fused node with only these outputs, and the inputs that they need."""
+    """Return a fused node with only these outputs, and the inputs that they need."""
     body = node.body
     outputs = [(v, b) for v, b, k in zip(node.outputs, body.outputs, kept, strict=True) if k]
     small = drop_dead(replace(body, outputs=tuple(b for _, b in outputs)))

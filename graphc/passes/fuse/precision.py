@@ -1,4 +1,4 @@
-"""Products of float32 in less than float32, as `compile(precision=)` asks.
+"""Round the operands of float32 contractions, as `compile(precision=)` asks.
 
 narrow_products ("bfloat16"): each operand of a contraction, and of attention's products, is rounded
 to bf16 and stored so; sums stay f32. Early, so that what is rounded for several readers, or in
@@ -28,7 +28,7 @@ from graphc.ops.pointwise.widen import Widen
 
 
 def narrow_products(graph: Graph, target: Target) -> Graph:
-    """`graph` with the f32 operands of contractions rounded to bf16."""
+    """Round the f32 operands of contractions to bf16, in memory."""
     operands = _narrowing(graph, target)
     return operands.rewritten(operands.stored)
 
@@ -68,7 +68,7 @@ def narrow_looped(body: Graph, target: Target) -> Graph:
 
 
 def _changing(body: Graph) -> set[Value]:
-    """The values of a loop's body that are not the same in all iterations."""
+    """Return the values of a loop's body that differ between iterations."""
     changing = set(body.inputs)
     for node in body.nodes:
         if not changing.isdisjoint(node.inputs):
@@ -77,7 +77,7 @@ def _changing(body: Graph) -> set[Value]:
 
 
 def _narrowing(graph: Graph, target: Target) -> _Operands:
-    """The operands of contractions rounded to bf16, in memory."""
+    """Return the rounding of contractions' operands to bf16, in memory."""
     operands = _Operands(graph, (Cast("bf16"), Widen()), "bf16")
     if not target.kind.converts_on_reads:
         operands.of_others = (Cast("bf16"), Cast("f32"))
@@ -85,7 +85,7 @@ def _narrowing(graph: Graph, target: Target) -> _Operands:
 
 
 def round_products(graph: Graph, target: Target) -> Graph:
-    """`graph` with the f32 operands of contractions rounded to tf32."""
+    """Round the f32 operands of contractions to tf32, on read where the device can."""
     if target.kind.converts_on_reads:
         operands = _Operands(graph, (ReadTf32(),), "tf32")
         return operands.rewritten(operands.rounded)
@@ -109,7 +109,7 @@ class _Operands:
         """What takes the place of values that an earlier round of this pass made, further on."""
 
     def rewritten(self, operand: Callable[[Value, Node], Value]) -> Graph:
-        """The graph whose contractions of f32 read `operand` of their inputs."""
+        """Return the graph whose f32 contractions read `operand` of their inputs."""
         for node in self.graph.nodes:
             read = tuple(resolve(v, self.twins) for v in node.inputs)
             if len(read) == 1 and (twin := self.emitted.get((node.op, *read))) is not None:
@@ -126,7 +126,7 @@ class _Operands:
     def _multiplying(
         self, node: Node, factors: Sequence[Value], operand: Callable[[Value, Node], Value]
     ) -> Node:
-        """The node with what it multiplies rounded alike, its own numbers too."""
+        """Return the node with rounded operands, and rounded numbers of its own."""
         if all(map(self.was_narrow, factors)):
             return node
         made = dict(zip(factors, (operand(v, node) for v in factors), strict=True))
@@ -135,7 +135,7 @@ class _Operands:
         return replace(node, op=node.op.multiplying(self.dtype), inputs=tuple(inputs))
 
     def rounded(self, value: Value, reader: Node) -> Value:
-        """`value` rounded for this reader alone."""
+        """Return `value` rounded for this reader alone."""
         if self.was_narrow(value) and reader.op.contracts:
             return value
         for op in self.steps if reader.op.contracts else self.of_others:
@@ -143,7 +143,7 @@ class _Operands:
         return value
 
     def stored(self, value: Value, reader: Node) -> Value:
-        """`value` rounded once for all readers: before views, if those only turn or repeat it."""
+        """Return `value` rounded once for all readers, before views that only move or repeat it."""
         key = value, reader.op.contracts
         if key in self.made:
             return self.made[key]
@@ -157,7 +157,7 @@ class _Operands:
         return self.made[key]
 
     def was_narrow(self, value: Value) -> bool:
-        """Whether the value is a float of two bytes that was converted: it is not rounded."""
+        """Return whether the value was converted from f16 or bf16, so that it is not rounded."""
         producer = self.producers.get(value)
         while producer is not None and producer.op.moves:
             producer = self.producers.get(producer.inputs[0])
@@ -166,7 +166,7 @@ class _Operands:
         return producer.inputs[0].type.dtype in NARROW
 
     def emit(self, op: Op, source: Value, like: Node) -> Value:
-        """What `op` makes of `source`, where `like` stands."""
+        """Append `op` on `source` at the source position of `like`."""
         (type,) = op.infer(source.type)
         result = Value(self.names.fresh(source.name), type)
         self.nodes.append(replace(like, op=op, inputs=(source,), outputs=(result,)))

@@ -32,14 +32,14 @@ def fuse_rows(graph: Graph, target: Target) -> Graph:
 
 
 def _long(node: KernelNode) -> bool:
-    """Whether a kernel has a contraction whose sums are worth cutting."""
+    """Return whether a kernel has a contraction whose sums are worth splitting."""
     products = [n for n in node.body.nodes if n.op.contracts]
     worth = (node_flops(n) >= 2 * LEAST_SUMMED * n.output.type.size for n in products)
     return node.op.template == "contract" and any(worth)
 
 
 def _rows(node: KernelNode) -> list[Value]:
-    """The values whose rows the kernel reduces; none if it does something else."""
+    """Return the values whose rows the kernel reduces; none if it does anything else."""
     if node.op.template != "reduce":
         return []
     found = [n for n in node.body.nodes if n.op.reduced_axes is not None]
@@ -51,7 +51,7 @@ def _rows(node: KernelNode) -> list[Value]:
 
 
 def _runs(value: Value) -> bool:
-    """Whether a value is of float32, of such a size, and its rows are whole runs."""
+    """Return whether a value is float32, of such a size, with rows of whole runs."""
     kind = value.type
     few = LEAST_BYTES <= kind.nbytes <= MOST_BYTES
     whole = kind.rank > 1 and kind.shape[-1] * kind.numpy_dtype.itemsize % RUN == 0

@@ -1,4 +1,4 @@
-"""Fuse updates: the new values of all parameters, moments and counters in one launch.
+"""Fuse the updates of all parameters, moments and counters into one launch.
 
 Kernels whose results are nothing but new state become parts of one pointwise kernel, each over its
 own index space; before it another one makes the scalars that update rules derive from rates and
@@ -53,7 +53,7 @@ def _makes_scalars(node: Node) -> bool:
 
 
 def _merge(group: list[KernelNode], name: str) -> KernelNode:
-    """One node for several fused nodes; scalars may be made from each other."""
+    """Return one node for several fused nodes; scalars may be made from each other."""
     merged = as_one(group, name)
     rule = next((n.where for n in group if n.where.of_update_rule), None)
     if rule is None:

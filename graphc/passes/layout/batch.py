@@ -1,4 +1,4 @@
-"""Following the batch axis through a kernel's body."""
+"""Follow the batch axis through a kernel's body."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Channels last: where kernels copy 16 bytes at once, the channels of images run fastest.
+"""Give images channels-last layouts, for kernels that copy 16 bytes at once.
 
 As `[n][h][w][c]` an image's channels lie side by side at every pixel, so that convolutions copy
 whole runs of them, whatever the padding and the filter; row-major, what neighbours in a row hold
@@ -37,7 +37,7 @@ LEAST_CHANNELS = 3
 
 
 def channels_last(graph: Graph, target: Target) -> Graph:
-    """`graph` with channels last on images where kernels copy several elements at once."""
+    """Give images channels-last layouts where kernels copy several elements at once."""
     if target.kind.copied_bytes == 1:
         return graph
     convolutions = [c for n in kernels_in(graph) if (c := _convolution(n)) is not None]
@@ -53,14 +53,14 @@ def channels_last(graph: Graph, target: Target) -> Graph:
 
 
 def _possible(node: KernelNode) -> set[Value]:
-    """What a kernel reads and makes, of any layout."""
+    """Return the values of a kernel that may have any layout."""
     if node.op.template not in TEMPLATES:
         return set()
     return {*node.inputs, *node.outputs}.difference(_as_it_lies(node))
 
 
 def _is_whole(type: Type) -> bool:
-    """Whether it has channels, which are whole copies."""
+    """Return whether a value has channels that are whole copies."""
     return _is_image(type) and last(type).layout.width == type.shape[1]
 
 
@@ -75,7 +75,7 @@ class _Convolution:
 
 
 def _convolution(node: KernelNode) -> _Convolution | None:
-    """`node` as a convolution; None if it is none that gains by its channels."""
+    """Return `node` as a convolution; None if it would not gain from channels-last."""
     body = node.body
     product = next((n for n in body.nodes if n.op.contracts), None)
     if product is None or sections_of_sums(body) is not None:
@@ -91,7 +91,7 @@ def _convolution(node: KernelNode) -> _Convolution | None:
 
 
 def _source(body: Graph, value: Value) -> Value:
-    """The input of the body that `value` is a view of, or converts."""
+    """Return the input of the body that `value` is a view or conversion of."""
     while value not in body.inputs:
         (value,) = body.producers[value].inputs
     return value
@@ -113,7 +113,7 @@ def _grown(graph: Graph, seeds: set[Value]) -> frozenset[Value]:
 
 
 def _is_image(type: Type) -> bool:
-    """Whether it has channels, and pixels behind them."""
+    """Return whether a value has channels and pixels."""
     if type.rank != 4 or type.layout != ROW_MAJOR or not type.size:
         return False
     return type.shape[1] > 1 and type.shape[2] * type.shape[3] > 1
@@ -132,7 +132,7 @@ def _never(node: KernelNode) -> Iterator[Value]:
 
 
 def _as_it_lies(node: KernelNode) -> Iterator[Value]:
-    """What must be row-major: what sections cut, and what is read as if it had another shape."""
+    """Return values that must be row-major: those cut into sections or read in another shape."""
     body = node.body
     outer = dict(zip(body.inputs, node.inputs, strict=True))
     for inner in body.nodes:
@@ -143,7 +143,7 @@ def _as_it_lies(node: KernelNode) -> Iterator[Value]:
 
 
 def _moved(body: Graph, value: Value) -> list[Value]:
-    """The input of the body that `value` is, moved, if it is one."""
+    """Return the input of the body that `value` is a moved copy of, if any."""
     while value not in body.inputs:
         node = body.producers[value]
         if not node.op.moves:
@@ -163,7 +163,7 @@ class _Converted:
     """Microseconds of the convolutions that read an operand."""
 
     def count(self, convolution: _Convolution) -> None:
-        """Add a convolution to what its operands are read by."""
+        """Count a convolution as a reader of its operands."""
         time = node_flops(convolution.node) / self.target.kind.rates.flops
         weight = convolution.weight
         few = any(v.type.shape[1] < LEAST_CHANNELS for v in convolution.operands)
@@ -218,11 +218,11 @@ class _Rewriting:
         return drop_dead(replace(self.graph, nodes=tuple(nodes), state=state, updates=updates))
 
     def _lying(self, value: Value) -> Value:
-        """The value under the layout that all kernels know it with."""
+        """Return the value under the layout that all kernels use."""
         return self.new[value] if value in self.images else value
 
     def _wanted(self) -> dict[Value, Node]:
-        """The operands that are converted, with the first kernel that reads them so."""
+        """Return the operands to convert, with the first kernel that reads each."""
         found: dict[Value, Node] = {}
         for node in kernels_in(self.graph):
             if (convolution := _convolution(node)) is not None:
@@ -237,7 +237,7 @@ class _Rewriting:
         return (*convolution.operands, *(() if weight is None else (weight,)))
 
     def _joined(self, wanted: Sequence[tuple[Value, Node]]) -> list[Node]:
-        """One kernel that converts all of them."""
+        """Return one kernel that converts all of them."""
         if not wanted:
             return []
         parts = tuple(self._conversion(value, reader) for value, reader in wanted)
@@ -266,6 +266,6 @@ class _Rewriting:
 
 
 def last(type: Type) -> Type:
-    """An image or a weight as it lies with its channels last, in whole copies."""
+    """Return an image or a weight under a channels-last layout of whole copies."""
     whole = 8 if type.numpy_dtype.itemsize <= 2 else 4
     return type.with_layout(Layout(1, -(-type.shape[1] // whole) * whole))

@@ -1,4 +1,4 @@
-"""Filters that lie with their channels last in the state itself, so that no launch converts them.
+"""Store filters channels-last in the state itself, so that no launch converts them.
 
 A convolution reads its filters [k, c, r, s] with the channels last, as it does images. Those that
 the program changes would be converted in each call; so they stay as they are read, between calls

@@ -1,4 +1,4 @@
-"""Layout: on the CPU, let the batch of convolutional and recurrent networks lie in the lanes.
+"""Put the batch of convolutional and recurrent networks into the lanes, on the CPU.
 
 With `[n / W][c][h][w][W]` every kernel's vectors are full whatever the number of channels, weights
 stay in the user's layout, and pooling, softmax and normalisation work lane by lane. The price is
@@ -35,7 +35,7 @@ WIDE_WEIGHT = 64
 
 
 def layout(graph: Graph, target: Target) -> Graph:
-    """`graph` with layouts on its values and the conversions that they need."""
+    """Give values layouts, and insert the conversions between them."""
     if not target.has_lanes:
         return graph
     batch, times = _batch_of_convolutions(graph), frozenset[int]()

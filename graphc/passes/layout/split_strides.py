@@ -1,4 +1,4 @@
-"""Split strides: the gradient of a strided convolution as dense ones, for row-major images.
+"""Split the gradient of a strided convolution into dense ones, for row-major images.
 
 With stride a, row h of dx meets the taps r that leave h + padding - r divisible by a: for rows
 h = a * u + i the taps r0, r0 + a, ... with r0 = (i + padding) mod a, and then the row

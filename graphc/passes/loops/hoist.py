@@ -1,4 +1,4 @@
-"""Hoist: out of scans what does not depend on their carries.
+"""Move out of scans what does not depend on their carries.
 
 Before the loop: contractions and reductions of constants and elements alone, for all iterations at
 once (x W of a recurrent layer), with the pointwise ops behind them; what depends on constants alone
@@ -35,7 +35,7 @@ from graphc.trace import Builder, Tensor
 
 
 def hoist(graph: Graph, target: Target) -> Graph:
-    """`graph` with less work in its scans; nested ones give to the bodies around them first."""
+    """Move work out of scans, nested ones first."""
     if next(bodies(graph), None) is None:
         return graph
     names = Names(v.name for g in (graph, *bodies(graph)) for v in values_of(g))

@@ -1,4 +1,4 @@
-"""Vectorise a node of a scan's body over all iterations.
+"""Vectorize a node of a scan's body over all iterations.
 
 A value of the body is known outside as the same in every iteration, or as a stack with a first axis
 for time: what its op becomes with one axis more, `Op.batched` says. `Totals` has the sum of a value

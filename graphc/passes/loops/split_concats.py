@@ -1,4 +1,4 @@
-"""Products of concats in scans, of which what does not depend on carries is a product of its own.
+"""Split products of concats in scans, so that the part without carries can be hoisted.
 
 The product of a concat is the sum of those of its parts: one of what depends on carries stays in
 the loop, and `hoist` moves that of the rest before it. So `concat([x, h]) @ w` of a recurrent cell

@@ -1,4 +1,4 @@
-"""Store or recompute: what a forward scan keeps for its gradient.
+"""Choose which values a forward scan stores for its gradient, and which are recomputed.
 
 The gradient of a scan computes every forward value again (see scan_gradient.py). Here each such
 value is matched with the one in the forward scan that it repeats, and a minimum cut decides which

@@ -1,4 +1,4 @@
-"""Why clean comes to an end: each rewrite replaces a value by an equal one that weighs less.
+"""Why `clean` terminates: each rewrite replaces a value by an equal one of less weight.
 
 A value's weight is that of its expression, written out as a tree: its op's own weight and a
 function of its operands' weights that grows with each of them. So what a rewrite takes from a value

@@ -1,4 +1,4 @@
-"""The names of kernels: module attribute, then what the kernel does, in the user's words."""
+"""Name kernels: the module attribute, then what the kernel does, in the user's words."""
 
 from __future__ import annotations
 

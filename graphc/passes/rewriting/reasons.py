@@ -1,4 +1,4 @@
-"""Why fusion joins nodes and leaves others apart: said where it is decided, for those who ask.
+"""Record why fusion joins nodes or keeps them apart, for `explain`.
 
 A pass is a function of a graph, so nothing is kept from a compile: who wants to know runs it once
 more on the graph that it was given, within `reasons()`. Elsewhere saying so costs next to nothing.

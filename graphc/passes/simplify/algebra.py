@@ -1,4 +1,4 @@
-"""Rewrites of one node, tried in order; each gives the value to use in place of its output."""
+"""Rewrite single nodes by algebra; each rule returns the value to use instead of its output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums of padded pieces: what the gradients of slices add up to.
+"""Join sums of padded pieces, which the gradients of slices add up to.
 
 Slices that tile a value give gradients that are zero everywhere else. Their sum is their concat,
 whose pieces a kernel writes in place: then no array of the full size holds zeros.

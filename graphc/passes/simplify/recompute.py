@@ -1,4 +1,4 @@
-"""Recompute: what the backward pass computes again instead of reading it.
+"""Recompute cheap forward values in the backward pass instead of storing them.
 
 A forward value that backward kernels read is stored, beside whatever the forward pass makes of it.
 Where sums and products lead to it from other stored values (0.5 x (1 + tanh u) from x and tanh u),

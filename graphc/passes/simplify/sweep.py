@@ -1,4 +1,4 @@
-"""The view of a graph that a rewrite of one node gets, and how it adds others."""
+"""The view of a graph that a rewrite of one node gets."""
 
 from __future__ import annotations
 
