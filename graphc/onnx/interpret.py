@@ -24,7 +24,7 @@ from graphc.ir.interpret import evaluate
 from graphc.nn import Parameter
 from graphc.onnx.needed import needed
 from graphc.onnx.operators import rule_of
-from graphc.onnx.operators.rules import UnsupportedError, Rule, Values
+from graphc.onnx.operators.rules import Rule, UnsupportedError, Values
 from graphc.onnx.operators.shapes import LARGEST
 from graphc.onnx.reading import array_from, dense, label
 from graphc.onnx.schemas import Opsets, version_of, written_out
