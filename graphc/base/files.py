@@ -12,7 +12,7 @@ _saves = itertools.count()
 """Numbers of this process's files: threads that write one path write partial files of their own."""
 
 
-def write_whole(action: str, target: Path, data: bytes) -> None:
+def replace_file(action: str, target: Path, data: bytes) -> None:
     """Write a file, replacing an existing one atomically at the end.
 
     It raises GraphError, which begins with the action, if the file cannot be written.

@@ -10,7 +10,7 @@ from graphc import functions, ops
 from graphc.ir import Graph, Node, Value
 from graphc.ir.vocabulary import Body, Operation, Tensors
 from graphc.ir.vocabulary import Tensor as Traced
-from graphc.ops.axes import in_front, in_place
+from graphc.ops.axes import from_front, to_front
 from graphc.ops.base import Op
 from graphc.ops.loops.scan import Scan
 from graphc.trace import Builder, Tensor, current_builder
@@ -93,7 +93,7 @@ class Vocabulary:
         known = self._moved.get((builder, x.value, source, destination))
         if known is not None:
             return known
-        moved = in_front(self, x, source) if destination == 0 else in_place(self, x, destination)
+        moved = to_front(self, x, source) if destination == 0 else from_front(self, x, destination)
         y = cast(Tensor, moved)
         self._moved[builder, x.value, source, destination] = y
         self._moved[builder, y.value, destination, source] = cast(Tensor, x)

@@ -104,7 +104,7 @@ class GraphReader:
             return "the kernel is built around it" if count > 1 else "it is the whole kernel"
         return "the others read what it makes at the same places, from registers"
 
-    def apart(self, node: Node) -> Iterator[Reason]:
+    def separations(self, node: Node) -> Iterator[Reason]:
         """Return the rule that separates a node from each kernel beside it."""
         for value, inner in self._inputs(node):
             for source in self._sources(value):
@@ -168,7 +168,7 @@ class GraphReader:
         shape = value.type.shape
         return next((rule for n in parts if (rule := misfit(n, shape))), TAKEN)
 
-    def gone(self, name: str) -> tuple[Node | None, list[Reason]] | None:
+    def removed(self, name: str) -> tuple[Node | None, list[Reason]] | None:
         """Return the node that made a value, and the pass that removed it.
 
         It returns None if no stage has the value.

@@ -136,10 +136,10 @@ class Profile:
 
     def _time(self, rows: Iterable[ProfileRow]) -> tuple[str, str]:
         total = sum(row.microseconds for row in rows)
-        return f"{total / 1000:.3f}", f"{100 * total / self._whole:.1f}"
+        return f"{total / 1000:.3f}", f"{100 * total / self._total_microseconds:.1f}"
 
     @property
-    def _whole(self) -> float:
+    def _total_microseconds(self) -> float:
         """Microseconds that shares are of: all calls, or the kernels where those are longer."""
         return self.repeats * max(self.step, self.microseconds) or 1.0
 
@@ -166,7 +166,7 @@ class Profile:
         if self.step:
             name = "overhead and idle" if self.idle >= 0 else "gained by streams"
             total = f"{self.idle * self.repeats / 1000:.3f}"
-            share = f"{100 * self.idle * self.repeats / self._whole:.1f}"
+            share = f"{100 * self.idle * self.repeats / self._total_microseconds:.1f}"
             mean = f"{self.idle:.1f}"
             yield name, "", "", str(self.repeats), total, share, mean, *[""] * 6
 

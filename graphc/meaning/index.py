@@ -58,7 +58,7 @@ def row_major(indices: Sequence[Index], shape: Sequence[int]) -> Index:
     return combined(zip(indices, weights, strict=True))
 
 
-def taken_apart(number: Index, shape: Sequence[int]) -> Indices:
+def unraveled(number: Index, shape: Sequence[int]) -> Indices:
     """The indices of the element of this row-major number."""
     wide = [d for d, n in enumerate(shape) if n != 1]
     found = []

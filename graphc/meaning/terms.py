@@ -30,7 +30,7 @@ import numpy as np
 
 from graphc.ir import Type
 from graphc.ir.op import Op
-from graphc.meaning.conditions import apart
+from graphc.meaning.conditions import remainder_terms
 from graphc.meaning.index import (
     VARIABLE,
     Atom,
@@ -197,7 +197,7 @@ class Terms(Pieces):
             key = self.keys[waiting.pop()]
             if key[0] == "guard":
                 for index, _, _, n in key[1]:
-                    left = apart(index, n) if n > 1 else ()
+                    left = remainder_terms(index, n) if n > 1 else ()
                     bound = [a for a, c in left if a in names and c in (1, n - 1)]
                     plain = all(a[0] == VARIABLE and c in (1, n - 1) for a, c in left)
                     if plain and len(left) <= 2 and len(bound) == 1:
@@ -216,7 +216,7 @@ class Terms(Pieces):
         They are every n-th value, for each remainder of the other variable.
         """
         others = [n for n in names if n != bound]
-        rest = [(a, c) for a, c in apart(index, n) if a != bound]
+        rest = [(a, c) for a, c in remainder_terms(index, n) if a != bound]
         factor = dict(index[1])[bound] % n
 
         def part(new: Mapping[Atom, Index]) -> Term:

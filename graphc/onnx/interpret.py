@@ -27,7 +27,7 @@ from graphc.onnx.operators import rule_of
 from graphc.onnx.operators.rules import Rule, UnsupportedError, Values
 from graphc.onnx.operators.shapes import LARGEST
 from graphc.onnx.reading import array_from, dense, label
-from graphc.onnx.schemas import Opsets, version_of, written_out
+from graphc.onnx.schemas import Opsets, schema_function, version_of
 from graphc.trace import Builder, Tensor, current_builder
 
 MOST_NODES = 10_000
@@ -94,7 +94,7 @@ class Interpreter:
             rule = rule_of(node.domain, node.op_type)
             if rule is not None:
                 return _applied(rule, node, inputs, attributes, version_of(node, opsets))
-            function, defaults = written_out(node, inputs, version_of(node, opsets))
+            function, defaults = schema_function(node, inputs, version_of(node, opsets))
             attributes = {
                 name: self._attribute(a, {}, {}, {}) for name, a in defaults.items()
             } | attributes

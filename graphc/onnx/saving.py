@@ -10,7 +10,7 @@ from typing import Any
 from onnx import ModelProto, helper
 
 from graphc.base.errors import GraphError
-from graphc.base.files import write_whole
+from graphc.base.files import replace_file
 from graphc.base.source_lines import error
 from graphc.ir import Array, Graph, Value, tree
 from graphc.ir.names import Names
@@ -44,7 +44,7 @@ def save(source: Any, path: str | os.PathLike[str], *specs: Any) -> None:
         (4, 2)
     """
     data = model_of(source, *specs).SerializeToString()
-    write_whole("onnx.save", Path(path), data)
+    replace_file("onnx.save", Path(path), data)
 
 
 def model_of(source: Any, *specs: Any) -> ModelProto:

@@ -33,7 +33,7 @@ def schema_of(node: NodeProto, opset: int) -> Any:
         return None
 
 
-def written_out(
+def schema_function(
     node: NodeProto, inputs: Sequence[Values], opset: int
 ) -> tuple[FunctionProto, dict[str, AttributeProto]]:
     """ONNX's own definition of a node's operator in others, and its attributes' defaults."""

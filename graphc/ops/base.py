@@ -43,7 +43,7 @@ from graphc.ops.axes import (
     broadcast_axes,
     iteration_axes,
     repeated,
-    whole_axes,
+    unsliced_axes,
 )
 
 NUMBERS = (*INTEGERS, *FLOATS)
@@ -168,7 +168,7 @@ class View(Op):
     def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
         (x,), (y,) = inputs, self.infer(*inputs)
         index = self.index(x)
-        return (((None,) * x.rank if index is None else whole_axes(index, x, y),),)
+        return (((None,) * x.rank if index is None else unsliced_axes(index, x, y),),)
 
     def lack(self, *inputs: Type) -> str:
         (x,), index = inputs, self.index(*inputs)

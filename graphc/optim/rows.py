@@ -75,7 +75,7 @@ class Lookups:
         return [Tensor(node.inputs[0], self.builder) for node in lookups]
 
     @property
-    def are_few(self) -> bool:
+    def is_sparse(self) -> bool:
         """Return whether it pays to update only the rows that were read."""
         return SMALL * sum(x.size for x in self.read) < self.gradient.shape[0]
 

@@ -181,7 +181,7 @@ class Rule(Stateful):
                     f"{type(self).__name__}: expected gradients of lookups (embedding, take) alone,"
                     f" that of {name} : {parameter.type} has other parts: update it by optim.Adam"
                 )
-            rows.append(found.rows() if found and (self.only_rows or found.are_few) else None)
+            rows.append(found.rows() if found and (self.only_rows or found.is_sparse) else None)
         return rows
 
     def _count(

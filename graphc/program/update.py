@@ -74,7 +74,7 @@ class Update:
         read = [name for name in self.allowed if name in builder.buffers]
         trained = [name for name in read if self.trainable[name]]
         if not trained:
-            found = self._found_instead(read)
+            found = self._reason_without_gradient(read)
             raise error(f"with update=, the loss depends on trainable parameters, {found}")
         weights = [builder.read_state(self.allowed[name].state) for name in trained]
         with builder.building():
@@ -86,7 +86,7 @@ class Update:
         updated = [name for name, _ in pairs]
         return Differentiated(builder.graph(outputs), builder.buffers, read, updated)
 
-    def _found_instead(self, read: Sequence[str]) -> str:
+    def _reason_without_gradient(self, read: Sequence[str]) -> str:
         """What there is where the loss depends on no parameter that may change."""
         if self.selected:
             return "train= names none that are"

@@ -179,7 +179,7 @@ class _Samples(BodyBuilder):
     def _update(self, old: Value, new: Known) -> None:
         if old in self.whole:
             whole, axis = self.whole[old]
-            self.outer.update(whole, self._whole(new, axis))
+            self.outer.update(whole, self._with_samples_at(new, axis))
             return
         if new.stacked:
             raise error(
@@ -204,11 +204,11 @@ class _Samples(BodyBuilder):
                     f"vmap: out_axes {axis} is out of range for {shown}, "
                     f"{leaf.value.type} for each sample"
                 )
-            return self._whole(known, axis % rank)
+            return self._with_samples_at(known, axis % rank)
 
         return _paired("out_axes", axes, result, "", left)
 
-    def _whole(self, known: Known, axis: int) -> Tensor:
+    def _with_samples_at(self, known: Known, axis: int) -> Tensor:
         if not known.stacked:
             known = Known(cast(Tensor, repeated(self.f, known.tensor, self.length)), True)
         return self.f.moved(known.tensor, 0, axis) if axis else known.tensor
@@ -232,7 +232,7 @@ def _paired(
     own = list(axes) if isinstance(axes, dict) else list(range(len(axes)))
     if sorted(map(str, own)) != sorted(map(str, keys)):
         raise error(
-            f"vmap: {name}{f' at {path}' if path else ''} expected axes for {_said(keys)}, "
+            f"vmap: {name}{f' at {path}' if path else ''} expected axes for {_keys_text(keys)}, "
             f"got {axes!r}"
         )
     items = [
@@ -243,5 +243,5 @@ def _paired(
     return type(values)(*items) if hasattr(values, "_fields") else type(values)(items)
 
 
-def _said(keys: list[Any]) -> str:
+def _keys_text(keys: list[Any]) -> str:
     return ", ".join(map(str, keys)) if keys and isinstance(keys[0], str) else f"{len(keys)} items"

@@ -13,7 +13,7 @@ import numpy as np
 
 from graphc.base.dtypes import BFLOAT16, convert, shown
 from graphc.base.errors import GraphError
-from graphc.base.files import write_whole
+from graphc.base.files import replace_file
 from graphc.ir import Array, Type
 from graphc.nn.state_arrays import as_array, mapping_of
 
@@ -52,7 +52,7 @@ def save_weights(path: str | os.PathLike[str], source: Stateful | Mapping[str, A
     for name in names:
         arrays[name] = convert(arrays[name], BFLOAT16).view(np.uint16)
     data = _relabelled(library.save(arrays), dict.fromkeys(names, "BF16"))
-    write_whole("save_weights", Path(path), data)
+    replace_file("save_weights", Path(path), data)
 
 
 def load_weights(path: str | os.PathLike[str]) -> dict[str, Array]:

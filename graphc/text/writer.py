@@ -149,14 +149,14 @@ def _literal(value: Any) -> str:
         return f"Layout({value.axis},{value.width})"
     if isinstance(value, np.generic):
         value = value.item()
-    return str(value) if isinstance(value, _Word) else repr(value).replace(" ", "\\x20")
+    return str(value) if isinstance(value, _Literal) else repr(value).replace(" ", "\\x20")
 
 
 def _is_inline(elements: Elements) -> bool:
     return elements.array is not None and elements.array.size <= INLINE
 
 
-class _Word(str):
+class _Literal(str):
     """Text that is a literal already."""
 
 
@@ -166,10 +166,10 @@ def _element(element: np.generic) -> Any:
         return element.item()
     if np.isnan(element):
         usual = element.tobytes() == type(element)(np.nan).tobytes()
-        return _Word("nan" if usual else f"nan0x{element.tobytes()[::-1].hex()}")
+        return _Literal("nan" if usual else f"nan0x{element.tobytes()[::-1].hex()}")
     short = str(element)
     exact = type(element)(float(short)).tobytes() == element.tobytes()
-    return _Word(short) if exact else float(element)
+    return _Literal(short) if exact else float(element)
 
 
 def _where_text(where: Where) -> str:

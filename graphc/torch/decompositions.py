@@ -36,7 +36,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     return table
 
 
-def whole_decompositions() -> dict[Any, Callable[..., Any]]:
+def inference_decompositions() -> dict[Any, Callable[..., Any]]:
     """Return decompositions for graphs without gradients, which graphc differentiates itself.
 
     Operators that graphc has a function for stay whole.

@@ -18,7 +18,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from graphc.base.errors import GraphError
 from graphc.base.source_lines import error
-from graphc.torch.decompositions import whole_decompositions
+from graphc.torch.decompositions import inference_decompositions
 from graphc.torch.interpret import where_of
 from graphc.torch.operators import stop_gradient
 from graphc.torch.partition import Offered
@@ -71,7 +71,7 @@ def exported(module: torch.nn.Module, args: tuple[Any, ...], named: dict[str, An
             for part in list(program.graph_module.modules()):
                 if isinstance(part, GraphModule):
                     _mark(part.graph)
-            program = program.run_decompositions(whole_decompositions())
+            program = program.run_decompositions(inference_decompositions())
             _drop_checks(program.graph)
         except Exception as problem:  # whatever the model's code raises
             text = str(problem).strip() or type(problem).__name__

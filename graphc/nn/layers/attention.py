@@ -81,7 +81,7 @@ class MultiheadAttention(Module):
         self.in_proj_bias = initialize.full((3 * features,), 0.0) if bias else None
         self.bias_k = self.bias_v = None
         if add_bias_kv:
-            self.bias_k, self.bias_v = (_spread(features) for _ in range(2))
+            self.bias_k, self.bias_v = (_xavier_parameter(features) for _ in range(2))
         self.add_zero_attn = bool(add_zero_attn)
         self.out_proj = Linear(features, features, bias)
         if bias:
@@ -220,7 +220,7 @@ class MultiheadAttention(Module):
         )
 
 
-def _spread(features: int) -> Parameter:
+def _xavier_parameter(features: int) -> Parameter:
     """f32[1, 1, features], normal with the deviation of Glorot's initialisation."""
     parameter = initialize.normal((1, 1, features))
     parameter.assign(parameter.numpy() * np.float32(features**-0.5))

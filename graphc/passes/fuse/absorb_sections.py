@@ -26,7 +26,7 @@ from graphc.passes.fuse.places import (
     readers,
     stored,
 )
-from graphc.passes.rewriting.reasons import apart, joined
+from graphc.passes.rewriting.reasons import record_join, record_separation
 
 
 class _Without(Mapping[Value, Node]):
@@ -129,7 +129,7 @@ def _absorb_readers(
             continue
         if rule := refusal(node, first, partition, producers):
             read = next(v for v in node.inputs if stored(v, producers) in inside)
-            apart(read, node, rule)
+            record_separation(read, node, rule)
             continue
         _merge(node, first, partition, "a tile holds the sections of each element together")
         for output in () if concat else node.outputs:
@@ -152,7 +152,7 @@ def absorb_operands(
     waiting: list[int] = []
     seen: set[int] = set()
 
-    def look_behind(node: Node) -> None:
+    def queue_producers(node: Node) -> None:
         """Queue what `node` reads, directly or through widening, the last first."""
         for value in node.inputs:
             producer = producers.get(stored(value, producers))
@@ -161,7 +161,7 @@ def absorb_operands(
                 heapq.heappush(waiting, -number[id(producer)])
 
     for member in partition.nodes_of(partition.of(first)):
-        look_behind(member)
+        queue_producers(member)
     while waiting:
         node, group = graph.nodes[-heapq.heappop(waiting)], partition.of(first)
         reading = list(readers(node.output, consumers))
@@ -172,10 +172,10 @@ def absorb_operands(
         if any(node.output in read_elsewhere(n, producers) for n in reading):
             continue
         if rule := refusal(node, first, partition, producers):
-            apart(node.output, reading[0], rule)
+            record_separation(node.output, reading[0], rule)
         else:
             _merge(node, first, partition, "nothing but this kernel reads it, at its own places")
-            look_behind(node)
+            queue_producers(node)
 
 
 def refusal(node: Node, first: Node, partition: Partition, producers: Mapping[Value, Node]) -> str:
@@ -190,5 +190,5 @@ def refusal(node: Node, first: Node, partition: Partition, producers: Mapping[Va
 
 
 def _merge(node: Node, first: Node, partition: Partition, why: str) -> None:
-    joined(node, why)
+    record_join(node, why)
     partition.merge(partition.of(first), partition.of(node))

@@ -10,7 +10,7 @@ from graphc.base.target import Target
 from graphc.ir import Graph, Node
 from graphc.ops.join import Concat
 from graphc.passes.fuse.groups import fuse_groups
-from graphc.passes.rewriting.reasons import joined
+from graphc.passes.rewriting.reasons import record_join
 
 
 def fuse_attend(graph: Graph, target: Target) -> Graph:
@@ -29,5 +29,7 @@ def fuse_attend(graph: Graph, target: Target) -> Graph:
             v.name for v in node.outputs
         ):
             groups.append([node, concat])
-            joined(concat, "the gradients of sections of one value are written where they belong")
+            record_join(
+                concat, "the gradients of sections of one value are written where they belong"
+            )
     return fuse_groups(graph, groups)

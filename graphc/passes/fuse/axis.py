@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from graphc.base.target import Target
 from graphc.ir import Graph, Node, Value
 from graphc.passes.fuse.groups import fuse_groups
-from graphc.passes.rewriting.reasons import joined
+from graphc.passes.rewriting.reasons import record_join
 
 
 def fuse_axis(graph: Graph, target: Target) -> Graph:
@@ -45,7 +45,9 @@ def _with_producers(
                 continue
             if all(id(reader) in members for reader in consumers[value]):
                 group.append(source)
-                joined(source, f"{node.op.name} alone reads it, and computes it where it reads it")
+                record_join(
+                    source, f"{node.op.name} alone reads it, and computes it where it reads it"
+                )
                 members.add(id(source))
                 waiting.append(source)
     return group

@@ -20,7 +20,7 @@ from graphc.ops.fused import KernelNode, kernels_in
 from graphc.passes.fuse.groups import as_one, keep_outputs
 from graphc.passes.fuse.partition import Partition
 from graphc.passes.rewriting.naming import KernelNames
-from graphc.passes.rewriting.reasons import joined
+from graphc.passes.rewriting.reasons import record_join
 
 RUN = 16
 """Bytes of channels that are whole runs."""
@@ -33,10 +33,10 @@ def fuse_columns(graph: Graph, target: Target) -> Graph:
     if not target.kind.reduces_products:
         return graph
     reason = "its first sums are those of columns that a contraction has made"
-    return fuse_behind(graph, "fuse_columns", _convolves, _reduced, reason)
+    return fuse_after(graph, "fuse_columns", _convolves, _reduced, reason)
 
 
-def fuse_behind(
+def fuse_after(
     graph: Graph,
     name: str,
     makes: Callable[[KernelNode], bool],
@@ -62,7 +62,7 @@ def fuse_behind(
             if partition.can_merge(partition.of(maker), partition.of(node)):
                 partition.merge(partition.of(maker), partition.of(node))
                 pairs[id(maker)] = maker, node
-                joined(node, reason)
+                record_join(node, reason)
                 break
     return _with_pairs(graph, list(pairs.values()))
 

@@ -17,7 +17,7 @@ from graphc.passes.fuse.absorb_sections import absorb_operands, absorb_sections,
 from graphc.passes.fuse.groups import fuse_groups
 from graphc.passes.fuse.partition import Partition
 from graphc.passes.fuse.places import LARGE, LARGEST, OF_RULE, misfit, readers, size
-from graphc.passes.rewriting.reasons import apart, joined
+from graphc.passes.rewriting.reasons import record_join, record_separation
 
 
 def fuse_contract(graph: Graph, target: Target) -> Graph:
@@ -34,7 +34,7 @@ def fuse_contract(graph: Graph, target: Target) -> Graph:
         group, note = partition.of(contraction), ""
         if pool is not None and partition.can_merge(group, partition.of(pool)):
             partition.merge(group, partition.of(pool))
-            joined(pool, "a register tile of the contraction holds its windows whole")
+            record_join(pool, "a register tile of the contraction holds its windows whole")
             _absorb(graph, pool, {pool.outputs[0]}, partition, consumers)
         else:
             shape = contraction.output.type.shape
@@ -67,9 +67,9 @@ def _absorb(
             continue
         full = LARGE if whole + size(node) > LARGEST else ""
         if rule := full or _refusal(node, first, shape, partition, producers):
-            apart(read[place], node, rule)
+            record_separation(read[place], node, rule)
             continue
-        joined(node, "it is computed from the sums while they are in registers: an epilogue")
+        record_join(node, "it is computed from the sums while they are in registers: an epilogue")
         partition.merge(partition.of(first), partition.of(node))
         whole += size(node)
         inside = inside | set(node.outputs)

@@ -23,7 +23,7 @@ from graphc.ops.cost import node_bytes, node_flops
 from graphc.ops.fused import Fused, KernelNode, kernels_in
 from graphc.passes.fuse.partition import Partition
 from graphc.passes.rewriting.naming import KernelNames
-from graphc.passes.rewriting.reasons import joined
+from graphc.passes.rewriting.reasons import record_join
 
 SMALL_FLOPS = 10**9
 """Of a contraction that gains beside any other: on tensor cores about what two launches take."""
@@ -163,7 +163,7 @@ def _grouped(members: list[KernelNode], names: KernelNames) -> KernelNode:
     outputs = tuple(v for n in members for v in n.outputs)
     where = reduce(Where.merge, (n.where for n in members))
     for node in members:
-        joined(node, "no contraction waits for it, so one launch has its blocks and others'")
+        record_join(node, "no contraction waits for it, so one launch has its blocks and others'")
     name = names.fresh(f"{members[0].op.kernel}_and_{len(members) - 1}_more")
     body = Graph(name, inputs, (), tuple(members), outputs)
     return KernelNode(Fused(name, body), inputs, outputs, where)

@@ -68,13 +68,13 @@ def read_elsewhere(node: Node, producers: Mapping[Value, Node]) -> set[Value]:
 def through_unit_reshapes(value: Value, producers: Mapping[Value, Node]) -> Value:
     """Follow views of axes of size 1, and widening, back to their source."""
     producer = producers.get(value)
-    while producer is not None and _keeps_places(producer):
+    while producer is not None and _keeps_order(producer):
         value = producer.inputs[0]
         producer = producers.get(value)
     return value
 
 
-def _keeps_places(node: Node) -> bool:
+def _keeps_order(node: Node) -> bool:
     """Return whether a free node has the elements of its only input in their order."""
     if len(node.inputs) != 1 or not node.is_free:
         return False

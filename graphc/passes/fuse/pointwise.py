@@ -37,7 +37,7 @@ from graphc.passes.fuse.places import (
     through_unit_reshapes,
 )
 from graphc.passes.rewriting.measure import must_fall
-from graphc.passes.rewriting.reasons import apart, joined
+from graphc.passes.rewriting.reasons import record_join, record_separation
 
 Shape = tuple[int, ...]
 
@@ -94,11 +94,13 @@ def _join_readers(graph: Graph, partition: Partition, spaces: dict[int, _Space])
             if a == b:
                 continue
             if rule := spaces[a].refusal(spaces[b]) or _circle(partition, a, b):
-                apart(value, node, rule)
+                record_separation(value, node, rule)
                 continue
             whole = spaces.pop(a).joined(spaces.pop(b))
             spaces[partition.merge(a, b)] = whole
-            joined(node, "it reads what the kernel has made at the same places, from registers")
+            record_join(
+                node, "it reads what the kernel has made at the same places, from registers"
+            )
 
 
 def _join_reductions(graph: Graph, partition: Partition, spaces: dict[int, _Space]) -> None:
@@ -117,7 +119,7 @@ def _join_reductions(graph: Graph, partition: Partition, spaces: dict[int, _Spac
                 continue
             whole = spaces.pop(a).joined(spaces.pop(b))
             spaces[partition.merge(a, b)] = whole
-            joined(node, "it reduces the rows that the kernel reads for another reduction")
+            record_join(node, "it reduces the rows that the kernel reads for another reduction")
 
 
 def _join_columns(graph: Graph, partition: Partition, spaces: dict[int, _Space]) -> None:
@@ -148,7 +150,7 @@ def _join_columns(graph: Graph, partition: Partition, spaces: dict[int, _Space])
             whole = spaces.pop(a).joined(spaces.pop(b))
             whole.rows = across
             spaces[partition.merge(a, b)] = whole
-            joined(nodes[-1], "it sums the columns of the rows that the kernel reduces")
+            record_join(nodes[-1], "it sums the columns of the rows that the kernel reduces")
             break
 
 
@@ -271,7 +273,7 @@ class _Space:
             return ELSEWHERE
         if not other.elsewhere.isdisjoint(self.outputs):
             return ELSEWHERE
-        own, others = self._shapes_beside(other), other._shapes_beside(self)
+        own, others = self._shapes_next_to(other), other._shapes_next_to(self)
         shapes = own | others
         rows = self.rows or other.rows
         if rows is None:
@@ -287,7 +289,7 @@ class _Space:
             return ""
         return "an element of the one needs another row of the other than its own"
 
-    def _shapes_beside(self, other: _Space) -> set[Shape]:
+    def _shapes_next_to(self, other: _Space) -> set[Shape]:
         if self.section is None or other.outputs.isdisjoint(self.reads):
             return self.shapes
         return {self.section}
@@ -300,7 +302,7 @@ class _Space:
 
     def joined(self, other: _Space) -> _Space:
         """Return the summary of both groups; it changes the larger one."""
-        beside, others = self._shapes_beside(other), other._shapes_beside(self)
+        beside, others = self._shapes_next_to(other), other._shapes_next_to(self)
         joins = beside is not self.shapes or others is not other.shapes
         small, large = sorted((self, other), key=lambda s: len(s.outputs))
         large.size += small.size

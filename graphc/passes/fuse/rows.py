@@ -11,7 +11,7 @@ from graphc.base.target import Target
 from graphc.ir import ROW_MAJOR, Graph, Value
 from graphc.ops.cost import node_flops
 from graphc.ops.fused import KernelNode
-from graphc.passes.fuse.columns import RUN, fuse_behind
+from graphc.passes.fuse.columns import RUN, fuse_after
 
 LEAST_BYTES = 256 * 2**10
 """Of a value whose sums are cut: those of fewer are shared by the threads of a block."""
@@ -28,7 +28,7 @@ def fuse_rows(graph: Graph, target: Target) -> Graph:
     if not target.kind.reduces_products:
         return graph
     reason = "it adds the parts of what a contraction makes"
-    return fuse_behind(graph, "fuse_rows", _long, _rows, reason)
+    return fuse_after(graph, "fuse_rows", _long, _rows, reason)
 
 
 def _long(node: KernelNode) -> bool:

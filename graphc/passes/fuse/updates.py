@@ -16,7 +16,7 @@ from graphc.ops.fused import KernelNode, kernels_in
 from graphc.passes.fuse.groups import as_one
 from graphc.passes.fuse.partition import Partition
 from graphc.passes.rewriting.naming import KernelNames
-from graphc.passes.rewriting.reasons import joined
+from graphc.passes.rewriting.reasons import record_join
 
 
 def fuse_updates(graph: Graph, target: Target) -> Graph:
@@ -33,7 +33,9 @@ def _merged(graph: Graph, word: str, nodes: list[KernelNode]) -> Graph:
     for node in nodes[1:]:
         if partition.can_merge(partition.of(nodes[0]), partition.of(node)):
             partition.merge(partition.of(nodes[0]), partition.of(node))
-            joined(node, "one launch makes all that is nothing but new state, or a rule's scalars")
+            record_join(
+                node, "one launch makes all that is nothing but new state, or a rule's scalars"
+            )
     group = [n for n in nodes if partition.of(n) == partition.of(nodes[0])]
     if len(group) < 2:
         return graph

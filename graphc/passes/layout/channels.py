@@ -267,7 +267,7 @@ class _Rewriting:
     def _kernel(self, kernel: _Kernel) -> None:
         node = kernel.node
         if kernel.weight is not None and _product(node).op.called == "dgrad":
-            node = self._with_turned(node, kernel.weight)
+            node = self._with_transposed(node, kernel.weight)
         inputs, outputs = [], []
         for value in node.inputs:
             if value in kernel.laned:
@@ -287,10 +287,10 @@ class _Rewriting:
         op = replace(node.op, body=body)
         self.nodes.append(replace(node, op=op, inputs=tuple(inputs), outputs=tuple(outputs)))
 
-    def _with_turned(self, node: KernelNode, weight: Value) -> KernelNode:
+    def _with_transposed(self, node: KernelNode, weight: Value) -> KernelNode:
         """Return a data gradient that reads `weight` with its first two axes exchanged."""
         if weight not in self.turned:
-            self.turned[weight] = self._turned(self._as_row(weight, node.where), node.where)
+            self.turned[weight] = self._transposed(self._as_row(weight, node.where), node.where)
         turned, body = self.turned[weight], node.body
         old = body.inputs[node.inputs.index(weight)]
         back = Node(PermuteDims((1, 0, 2, 3)), (turned,), (old,), node.where)
@@ -302,7 +302,7 @@ class _Rewriting:
         inputs = tuple(turned if v == weight else v for v in node.inputs)
         return replace(node, op=replace(node.op, body=body), inputs=inputs)
 
-    def _turned(self, weight: Value, where: Where) -> Value:
+    def _transposed(self, weight: Value, where: Where) -> Value:
         """Return [k, c, r, s] as [c, k, r, s] with lanes of c, from a kernel of its own."""
         op = PermuteDims((1, 0, 2, 3))
         (type,) = op.infer(weight.type)

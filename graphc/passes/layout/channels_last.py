@@ -48,7 +48,7 @@ def channels_last(graph: Graph, target: Target) -> Graph:
     for convolution in convolutions:
         converted.count(convolution)
     filters = [c.weight for c in convolutions if c.weight is not None]
-    kept = lasting(graph, filters, _possible, _is_whole)
+    kept = lasting(graph, filters, _possible, _has_whole_copies)
     return _Rewriting(graph, images | kept, converted).run()
 
 
@@ -56,10 +56,10 @@ def _possible(node: KernelNode) -> set[Value]:
     """Return the values of a kernel that may have any layout."""
     if node.op.template not in TEMPLATES:
         return set()
-    return {*node.inputs, *node.outputs}.difference(_as_it_lies(node))
+    return {*node.inputs, *node.outputs}.difference(_row_major(node))
 
 
-def _is_whole(type: Type) -> bool:
+def _has_whole_copies(type: Type) -> bool:
     """Return whether a value has channels that are whole copies."""
     return _is_image(type) and last(type).layout.width == type.shape[1]
 
@@ -128,10 +128,10 @@ def _never(node: KernelNode) -> Iterator[Value]:
             yield outer[_source(body, inner.inputs[1])]
         elif inner.op.contracts:
             yield from node.outputs
-    yield from _as_it_lies(node)
+    yield from _row_major(node)
 
 
-def _as_it_lies(node: KernelNode) -> Iterator[Value]:
+def _row_major(node: KernelNode) -> Iterator[Value]:
     """Return values that must be row-major: those cut into sections or read in another shape."""
     body = node.body
     outer = dict(zip(body.inputs, node.inputs, strict=True))
@@ -182,7 +182,7 @@ class _Converted:
         if value not in self.time or not _is_image(value.type):
             return False
         updated = (old for old, _ in self.graph.updates)
-        if _is_whole(value.type) and value in self.graph.state and value not in updated:
+        if _has_whole_copies(value.type) and value in self.graph.state and value not in updated:
             return True
         rates = self.target.kind.rates
         return self.time[value] > 2 * value.type.nbytes / rates.bytes
@@ -201,7 +201,7 @@ class _Rewriting:
         nodes: list[Node] = []
         for value in self.images:
             self.new[value] = replace(value, type=last(value.type))
-        wanted = self._wanted()
+        wanted = self._to_convert()
         updated = {old for old, _ in self.graph.updates}
         given = [v for v in wanted if v in self.graph.state or v in self.graph.inputs]
         packed = [v for v in given if v in self.graph.state and v not in updated]
@@ -213,15 +213,15 @@ class _Rewriting:
             nodes.append(node if kernel is None else self._kernel(kernel))
             made = [v for v in node.outputs if v in wanted]
             nodes += self._joined([(v, wanted[v]) for v in made])
-        state = tuple(map(self._lying, self.graph.state))
-        updates = tuple((self._lying(a), self._lying(b)) for a, b in self.graph.updates)
+        state = tuple(map(self._with_layout, self.graph.state))
+        updates = tuple((self._with_layout(a), self._with_layout(b)) for a, b in self.graph.updates)
         return drop_dead(replace(self.graph, nodes=tuple(nodes), state=state, updates=updates))
 
-    def _lying(self, value: Value) -> Value:
+    def _with_layout(self, value: Value) -> Value:
         """Return the value under the layout that all kernels use."""
         return self.new[value] if value in self.images else value
 
-    def _wanted(self) -> dict[Value, Node]:
+    def _to_convert(self) -> dict[Value, Node]:
         """Return the operands to convert, with the first kernel that reads each."""
         found: dict[Value, Node] = {}
         for node in kernels_in(self.graph):

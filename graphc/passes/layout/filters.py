@@ -34,7 +34,7 @@ def lasting(
         allowed -= {*node.inputs, *node.outputs}.difference(possible(node))
     allowed = {v for v in allowed if whole(v.type)}
     chosen = grown(allowed.intersection(filters), allowed, nodes, lambda a, b: a.shape == b.shape)
-    while apart := set(_apart(updates.items(), chosen)):
+    while apart := set(_inconsistent_updates(updates.items(), chosen)):
         chosen -= apart
     return frozenset(chosen)
 
@@ -63,7 +63,9 @@ def grown(
     return chosen
 
 
-def _apart(updates: Iterable[tuple[Value, Value]], chosen: Collection[Value]) -> Iterator[Value]:
+def _inconsistent_updates(
+    updates: Iterable[tuple[Value, Value]], chosen: Collection[Value]
+) -> Iterator[Value]:
     """Of state and its new contents that one is chosen of, that one."""
     for old, new in updates:
         if (old in chosen) != (new in chosen):

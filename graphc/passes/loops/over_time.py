@@ -75,7 +75,7 @@ class Totals:
                 return emit(Sum((0, *axes)), x)
             if op.moves_sums:
                 return emit(op, *map(self.total, node.inputs))
-            if op.adds and _alike(node):
+            if op.adds and _has_no_broadcast(node):
                 a, b = node.inputs
                 return functions.add(self.total(a), self.total(b))
         known = self.known[value]
@@ -91,6 +91,6 @@ class Totals:
         return cast(Tensor, folded(self.f, self.known[value].tensor, axis))
 
 
-def _alike(node: Node) -> bool:
+def _has_no_broadcast(node: Node) -> bool:
     """Whether nothing is broadcast."""
     return all(v.type.shape == node.output.type.shape for v in node.inputs)

@@ -37,7 +37,7 @@ def split_concats(node: Node, builder: Builder) -> Node:
     nodes: list[Node] = []
     for inner in body.nodes:
         found = _split(inner, body.producers, known)
-        nodes += _Apart(found, builder).nodes() if found else [inner]
+        nodes += _SplitProduct(found, builder).nodes() if found else [inner]
     return loop.rebuilt(nodes) if len(nodes) > len(body.nodes) else node
 
 
@@ -75,7 +75,7 @@ def _split(node: Node, producers: dict[Value, Node], known: set[Value]) -> _Spli
     return None
 
 
-class _Apart:
+class _SplitProduct:
     """The nodes that a product becomes."""
 
     def __init__(self, split: _Split, builder: Builder) -> None:

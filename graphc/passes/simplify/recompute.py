@@ -44,7 +44,7 @@ def recompute(graph: Graph, target: Target) -> Graph:
         for value in node.outputs:
             readers = consumers.get(value, ())
             if not any(n.where.derived for n in readers):
-                if _lies_in_memory(node, value, readers):
+                if _is_in_memory(node, value, readers):
                     stored.add(value)
                 continue
             large = value.type.nbytes >= LARGE
@@ -52,7 +52,7 @@ def recompute(graph: Graph, target: Target) -> Graph:
             alone = value not in results and all(taken)
             most = max(v.type.size for n in readers if n.where.derived for v in n.outputs)
             alone &= value.type.size * SMALL > most
-            instead = _in_place_of(node, stored, producers, consumers)
+            instead = _stored_instead_of(node, stored, producers, consumers)
             if alone and _within_reach(node, stored | instead, producers, target.kind.rates):
                 repeated.add(value)
                 stored |= instead
@@ -61,7 +61,7 @@ def recompute(graph: Graph, target: Target) -> Graph:
     return _with_repeats(graph, repeated, stored, producers) if repeated else graph
 
 
-def _in_place_of(
+def _stored_instead_of(
     node: Node,
     stored: set[Value],
     producers: Mapping[Value, Node],
@@ -83,7 +83,7 @@ def _in_place_of(
     return {large[0]} if reduced else set()
 
 
-def _lies_in_memory(node: Node, value: Value, readers: Sequence[Node]) -> bool:
+def _is_in_memory(node: Node, value: Value, readers: Sequence[Node]) -> bool:
     """Whether `value` is large, and written by a contraction since a reduction reads it."""
     return node.op.contracts and value.type.nbytes >= LARGE and any(map(_reduces, readers))
 

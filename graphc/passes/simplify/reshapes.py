@@ -38,7 +38,7 @@ def before_reshape(node: Node, sweep: Sweep) -> Value | None:
         if None in flat.values() or (wide and value in sweep.shared):
             continue
         known = {v: _unreshaped(v, s, sweep) for v, s in flat.items() if s is not None}
-        if any(_stays_behind(v, source, known[v], sweep) for v in others):
+        if any(_stays_after(v, source, known[v], sweep) for v in others):
             continue
         if None in known.values() and value in sweep.shared:
             continue
@@ -140,7 +140,7 @@ def concat_of_reshapes(node: Node, sweep: Sweep) -> Value | None:
     return sweep.emit(Reshape(node.output.type.shape), (joined,), node)
 
 
-def _stays_behind(value: Value, source: Value, known: Value | None, sweep: Sweep) -> bool:
+def _stays_after(value: Value, source: Value, known: Value | None, sweep: Sweep) -> bool:
     """Return whether an operand is, or would become, a reshape of a contraction's product.
 
     The product has the shape of `source`.

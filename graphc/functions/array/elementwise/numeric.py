@@ -102,16 +102,16 @@ def log10(x: TensorLike) -> Tensor:
 def logaddexp(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Return log(e^x1 + e^x2) without overflow."""
     a, b = map(floating, promoted(x1, x2))
-    return add(maximum(a, b), log1p(exp(_behind(a, b))))
+    return add(maximum(a, b), log1p(exp(_negative_distance(a, b))))
 
 
 def logaddexp2(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Return log2(2^x1 + 2^x2) without overflow."""
     a, b = map(floating, promoted(x1, x2))
-    return add(maximum(a, b), multiply(log1p(exp2(_behind(a, b))), 1 / math.log(2)))
+    return add(maximum(a, b), multiply(log1p(exp2(_negative_distance(a, b))), 1 / math.log(2)))
 
 
-def _behind(a: Tensor, b: Tensor) -> Tensor:
+def _negative_distance(a: Tensor, b: Tensor) -> Tensor:
     """-|a - b|; 0 for two equal infinities."""
     return where(equal(a, b), 0, negative(abs(subtract(a, b))))
 

@@ -20,7 +20,7 @@ from graphc.functions.array.elementwise.precision import in_float32
 from graphc.functions.array.reductions import norm, sum
 from graphc.functions.array.shape.arrange import broadcast_arrays
 from graphc.functions.array.tensors import floating, promoted
-from graphc.functions.network.losses.reducing import alike, reduced
+from graphc.functions.network.losses.reducing import reduced, same_shape
 from graphc.ir import TensorLike
 from graphc.trace import Tensor
 
@@ -118,7 +118,7 @@ def hinge_embedding_loss(
         >>> graphc.compile(lambda: graphc.hinge_embedding_loss([0.5, 2.0], [1.0, -1.0]))()
         array(0.25, dtype=float32)
     """
-    x, t = alike("hinge_embedding_loss", input, target)
+    x, t = same_shape("hinge_embedding_loss", input, target)
     loss = where(equal(t, 1), x, relu(subtract(margin, x)))
     return reduced("hinge_embedding_loss", loss, reduction)
 
@@ -146,7 +146,7 @@ def margin_ranking_loss(
         >>> graphc.compile(lambda: graphc.margin_ranking_loss([1.0], [3.0], [1.0]))()
         array(2., dtype=float32)
     """
-    difference = subtract(*alike("margin_ranking_loss", input1, input2))
+    difference = subtract(*same_shape("margin_ranking_loss", input1, input2))
     loss = relu(subtract(margin, multiply(target, difference)))
     return reduced("margin_ranking_loss", loss, reduction)
 

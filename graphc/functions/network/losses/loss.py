@@ -16,7 +16,7 @@ from graphc.functions.array.reductions import sum
 from graphc.functions.array.tensors import as_tensor, floating
 from graphc.functions.network.activation import softplus
 from graphc.functions.network.losses.labels import class_axis, label_weights, labelled, losses_of
-from graphc.functions.network.losses.reducing import alike, reduced
+from graphc.functions.network.losses.reducing import reduced, same_shape
 from graphc.ir import TensorLike
 from graphc.trace import Tensor
 
@@ -154,7 +154,7 @@ def binary_cross_entropy_with_logits(
         0.6931
     """
     name = "binary_cross_entropy_with_logits"
-    x, t = alike(name, input, target)
+    x, t = same_shape(name, input, target)
     if pos_weight is None:
         loss = subtract(softplus(x), multiply(x, t))
     else:
@@ -166,4 +166,4 @@ def binary_cross_entropy_with_logits(
 
 
 def _difference(name: str, input: TensorLike, target: TensorLike) -> Tensor:
-    return subtract(*alike(name, input, target))
+    return subtract(*same_shape(name, input, target))

@@ -25,7 +25,7 @@ from graphc.functions.array.elementwise.precision import in_float32
 from graphc.functions.array.reductions import sum
 from graphc.functions.array.tensors import floating
 from graphc.functions.network.activation import logsigmoid
-from graphc.functions.network.losses.reducing import alike, reduced
+from graphc.functions.network.losses.reducing import reduced, same_shape
 from graphc.ir import TensorLike
 from graphc.trace import Tensor
 
@@ -49,7 +49,7 @@ def smooth_l1_loss(
         >>> graphc.compile(lambda: graphc.smooth_l1_loss([0.0, 0.0], [1.0, 3.0], "none"))()
         array([0.5, 2.5], dtype=float32)
     """
-    difference = subtract(*alike("smooth_l1_loss", input, target))
+    difference = subtract(*same_shape("smooth_l1_loss", input, target))
     size = abs(difference)
     if beta == 0:
         return reduced("smooth_l1_loss", size, reduction)
@@ -77,7 +77,7 @@ def huber_loss(
         >>> graphc.compile(lambda: graphc.huber_loss([0.0, 0.0], [1.0, 3.0], "none"))()
         array([0.5, 2.5], dtype=float32)
     """
-    difference = subtract(*alike("huber_loss", input, target))
+    difference = subtract(*same_shape("huber_loss", input, target))
     size = abs(difference)
     far = multiply(subtract(size, delta / 2), delta)
     loss = where(less(size, delta), multiply(square(difference), 0.5), far)
@@ -106,7 +106,7 @@ def binary_cross_entropy(
         >>> print(loss().round(4))
         0.6931
     """
-    x, t = alike("binary_cross_entropy", input, target)
+    x, t = same_shape("binary_cross_entropy", input, target)
     first = maximum(log(x), -100)
     second = maximum(log(subtract(1, x)), -100)
     loss = negative(add(multiply(t, first), multiply(subtract(1, t), second)))
@@ -135,7 +135,7 @@ def kl_div(
         >>> graphc.compile(lambda: graphc.kl_div(np.log([0.5, 0.5]), [0.5, 0.5], "batchmean"))()
         array(0.)
     """
-    x, t = alike("kl_div", input, target)
+    x, t = same_shape("kl_div", input, target)
     if log_target:
         loss = multiply(exp(t), subtract(t, x))
     else:
@@ -162,7 +162,7 @@ def soft_margin_loss(input: TensorLike, target: TensorLike, reduction: str = "me
         >>> print(loss().round(4))
         0.6931
     """
-    x, t = alike("soft_margin_loss", input, target)
+    x, t = same_shape("soft_margin_loss", input, target)
     return reduced("soft_margin_loss", negative(logsigmoid(multiply(t, x))), reduction)
 
 
@@ -193,7 +193,7 @@ def poisson_nll_loss(
         >>> graphc.compile(lambda: graphc.poisson_nll_loss([0.0], [3.0]))()
         array(1., dtype=float32)
     """
-    x, t = alike("poisson_nll_loss", input, target)
+    x, t = same_shape("poisson_nll_loss", input, target)
     if log_input:
         loss = subtract(exp(x), multiply(t, x))
     else:
@@ -232,7 +232,7 @@ def gaussian_nll_loss(
         >>> graphc.compile(lambda: graphc.gaussian_nll_loss([1.0], [3.0], [1.0]))()
         array(2., dtype=float32)
     """
-    x, t = alike("gaussian_nll_loss", input, target)
+    x, t = same_shape("gaussian_nll_loss", input, target)
     spread = floating(var)
     limited = add(spread, stop_gradient(subtract(maximum(spread, eps), spread)))
     loss = multiply(add(log(limited), divide(square(subtract(x, t)), limited)), 0.5)

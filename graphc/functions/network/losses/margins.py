@@ -25,7 +25,7 @@ from graphc.functions.array.shape.shapes import expand_dims, reshape
 from graphc.functions.array.tensors import as_tensor, cast, error, floating
 from graphc.functions.network.activation import logsigmoid
 from graphc.functions.network.losses.distances import pairwise_distance
-from graphc.functions.network.losses.reducing import alike, reduced
+from graphc.functions.network.losses.reducing import reduced, same_shape
 from graphc.ir import INTEGERS, TensorLike
 from graphc.trace import Tensor, emit
 from graphc.trace.index_bounds import expect_below
@@ -136,7 +136,7 @@ def multilabel_soft_margin_loss(
         >>> print(loss().round(4))
         0.6931
     """
-    x, t = alike("multilabel_soft_margin_loss", input, target)
+    x, t = same_shape("multilabel_soft_margin_loss", input, target)
     terms = add(multiply(t, logsigmoid(x)), multiply(subtract(1, t), logsigmoid(negative(x))))
     if weight is not None:
         terms = multiply(terms, weight)

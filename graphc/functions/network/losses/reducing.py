@@ -11,7 +11,7 @@ from graphc.ir import TensorLike
 from graphc.trace import Tensor
 
 
-def alike(name: str, input: TensorLike, target: TensorLike) -> list[Tensor]:
+def same_shape(name: str, input: TensorLike, target: TensorLike) -> list[Tensor]:
     """Return both as floats of one dtype, or raise GraphError unless their shapes are equal."""
     pair = [floating(t) for t in promoted(input, target)]
     if pair[0].shape != pair[1].shape:
