@@ -1,4 +1,8 @@
-"""graphc: models traced once into a static op graph, compiled to a plan of generated kernels."""
+"""graphc: a deep-learning framework that compiles models to a plan of generated kernels.
+
+A Python function is traced once to a graph of ops, which is differentiated, optimized, planned and
+compiled. `compile` is the entry point.
+"""
 
 from graphc import functions as _functions
 from graphc import nn, optim, text

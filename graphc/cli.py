@@ -22,9 +22,11 @@ from graphc.nn.module import Module
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code: 0, 1 after printing one of graphc's errors on standard error
-    or where `doctor` finds no compiler, 2 for words that are no command, and 141, as of a program
-    that SIGPIPE ends, where nobody reads on."""
+    """Run one command and return its exit code.
+
+    0 is success; 1 an error of graphc, which is printed, or `doctor` without a compiler; 2 an
+    unknown command; 141 a closed pipe, as of a program that SIGPIPE ends.
+    """
     options = _parser().parse_args(arguments)
     try:
         for line in options.run(options):
@@ -150,10 +152,10 @@ def show_program(place: str, stage: str | None) -> Iterator[str]:
 def report_program(
     place: str, versus: str | None, output: str | None, measure: bool
 ) -> Iterator[str]:
-    """Write the report of the program at `place`, beside that at `versus` if there is one, and say
-    where. The numbers that it is called with are zeros.
+    """Write the report of a program, beside another one if given, and print its path.
 
-    Raises GraphError as `show_program` does, or if the file cannot be written.
+    The program is called with zeros. It raises GraphError as `show_program` does, or if the file
+    cannot be written.
     """
     program = _find(place, "report")
     path = Path(output or f"{program.name}.html")

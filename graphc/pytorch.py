@@ -1,4 +1,4 @@
-"""The door to PyTorch's models, which imports PyTorch when it is used."""
+"""Models to and from PyTorch, which is imported when it is used."""
 
 from __future__ import annotations
 
@@ -8,12 +8,22 @@ from graphc.nn.module import Module
 
 
 def from_torch(module: Any, *example: Any, **named: Any) -> Module:
-    """A `torch.nn.Module` as a module of graphc, with PyTorch's names, weights, modes and
-    `requires_grad`; it is called as PyTorch's is.
+    """Convert a `torch.nn.Module` to a graphc module.
 
-    `example` and `named` are inputs of it: tensors, arrays or specs, of which only types count.
-    Inputs of other types, or other modes by `train` and `eval`, are traced when they come.
-    GraphError if torch.export cannot trace the module, or with all operators that graphc lacks.
+    It keeps PyTorch's names, weights, modes and `requires_grad`, and is called as PyTorch's is.
+
+    Args:
+        module: The PyTorch module.
+        *example: Example inputs: tensors, arrays or specs, of which only the types matter. Inputs
+            of other types, and other modes, are traced when they occur.
+        **named: Example keyword inputs.
+
+    Returns:
+        A module.
+
+    Raises:
+        GraphError: torch.export cannot trace the module, or it has unsupported operators, which the
+            message lists.
     """
     from graphc.torch import loading
 
@@ -21,8 +31,14 @@ def from_torch(module: Any, *example: Any, **named: Any) -> Module:
 
 
 def to_torch(state: Any) -> dict[str, Any]:
-    """`torch_module.load_state_dict(to_torch(model))` takes back what graphc has trained: a copy as
-    PyTorch's tensor of each array in `state`, a module or what its `state_dict` gave."""
+    """Convert a state dict to PyTorch tensors: `torch_module.load_state_dict(to_torch(model))`.
+
+    Args:
+        state: A module, or a dict of arrays.
+
+    Returns:
+        A dict from names to tensors, copies of the arrays.
+    """
     from graphc.torch import loading
 
     return loading.to_torch(state)

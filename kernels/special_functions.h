@@ -1,6 +1,7 @@
-// Special functions in double precision, one text for the registers of the CPU and the scalars of a GPU: D is either. For float32
-// they are rounded once at the end, so they are within 1 unit of the last place there; in float64 the error is some 1e-14 of the
-// result (of 1 near a root, of x^2 where e^(x^2) is a factor). NaN, infinities, poles and signs of zero are those of PyTorch.
+// Special functions in double precision, in one text for the registers of the CPU and the scalars
+// of a GPU: D is either. For float32 they are rounded once at the end, so they are within 1 unit of
+// the last place; in float64 the error is about 1e-14 of the result (of 1 near a root, of x^2 where
+// e^(x^2) is a factor). NaN, infinities, poles and signs of zero match PyTorch.
 //
 // Whoever includes this defines GRAPHC_SPECIAL, the qualifiers of a function, and exp, log, sqrt, abs, floor and copysign of D, and
 // select(condition, a, b): no class of registers can have `condition ? a : b`.

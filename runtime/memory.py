@@ -1,10 +1,9 @@
-"""Packs the buffers of a CSV file as plans pack theirs: `python -m graphc.runtime.memory FILE.csv`.
+"""Pack the buffers of a CSV file as plans do: `python -m graphc.runtime.memory FILE.csv`.
 
-The file has a line `id,lower,upper,size` and one line per buffer: it lives from step `lower` to
-before step `upper` and has `size` bytes. What is printed has `offset` behind them, in the order of
-the file; how large the arena is goes to standard error. `--search` looks on for some seconds,
-`--exact` for the smallest arena there is, for as many seconds as it is given, with OR-tools
-(`pip install 'graphc[exact]'`).
+The file has a line `id,lower,upper,size` and one line per buffer, which lives from step `lower` to
+before step `upper` and has `size` bytes. The output adds `offset`, in the order of the file; the
+arena's size goes to standard error. `--search` searches for some seconds, `--exact` for the
+smallest arena, for the given seconds, with OR-tools (`pip install 'graphc[exact]'`).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Row = tuple[str, int, int, int]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Pack what the arguments say; 0, or 1 after printing an error."""
+    """Pack the given file; returns 0, or 1 after printing an error."""
     parser = argparse.ArgumentParser(
         prog="python -m graphc.runtime.memory", description="Pack buffers into one arena."
     )
@@ -73,7 +72,7 @@ def packed(rows: Sequence[Row], work: int, exact: float | None) -> list[str]:
 
 
 def read(path: Path) -> list[Row]:
-    """The buffers of a file. Raises GraphError, with the line, for what is not one."""
+    """The buffers of a file. Raises GraphError, with the line, for an invalid one."""
     try:
         lines = list(csv.reader(path.read_text().splitlines()))
     except (OSError, UnicodeDecodeError) as error:
@@ -98,7 +97,7 @@ def read(path: Path) -> list[Row]:
 
 
 def overlapping_lives(rows: Sequence[Row]) -> Flags:
-    """Whether two buffers live at one time."""
+    """For each pair of buffers, whether they are live at the same time."""
     lower, upper = (np.array([row[column] for row in rows], np.int64) for column in (1, 2))
     meets: Flags = (lower[:, None] < upper) & (lower < upper[:, None])
     np.fill_diagonal(meets, False)
@@ -106,7 +105,7 @@ def overlapping_lives(rows: Sequence[Row]) -> Flags:
 
 
 def most_live(rows: Sequence[Row]) -> int:
-    """The most bytes live at once, with alignment."""
+    """The most bytes live at once, aligned."""
     return max(
         (
             sum(aligned(size) for _, lower, upper, size in rows if lower <= at < upper)

@@ -1,4 +1,4 @@
-"""Less work memory for more time: groups apart, and which kernels run again so that a plan fits a
+"""Reduce work memory at the cost of time: split groups, and rerun kernels, so that a plan fits a
 limit."""
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from graphc.runtime.planner.rematerialize.sequence import TaskSequence, serial
 from graphc.runtime.planner.serial_order import memory_order
 
 MOST_TIME = 0.25
-"""The share of a call's estimated time that `memory="lean"` may add. A choice: the whole forward
-pass again would be a third."""
+"""The fraction of a call's estimated time that `memory="lean"` may add. A choice: repeating the
+whole forward pass would be a third."""
 ATTEMPTS = 4
-"""Sequences tried for one limit: packing may take more than what lives at once."""
+"""Sequences tried for one limit: packing may need more than the live bytes."""
 
 
 class Planned(NamedTuple):
-    """A graph, its plan, and what the launches of a call take by estimate, one after another."""
+    """A graph, its plan, and the estimated microseconds of a call's launches, run serially."""
 
     graph: Graph
     plan: Plan
@@ -38,9 +38,12 @@ PlanOf = Callable[[Graph, Mapping[str, Kernel]], Plan]
 
 
 def leanest(leaners: Sequence[MemoryBudget], limit: int | None) -> Planned:
-    """Of what the `leaners` find for graphs of the same results, the first of which takes the least
-    time: with a limit the fastest that fits it, or what takes least; else what takes least of at
-    most `MOST_TIME` more than the first."""
+    """The best of what `leaners` find for graphs of equal results, of which the first takes the
+    least time.
+
+    With a limit, the fastest that fits it, or the one of least memory; else the one of least memory
+    within `MOST_TIME` of the first.
+    """
     if limit is None:
         most = (1 + MOST_TIME) * leaners[0].microseconds
         found = [leaner.lean(most) for leaner in leaners if leaner.microseconds <= most]
@@ -51,29 +54,32 @@ def leanest(leaners: Sequence[MemoryBudget], limit: int | None) -> Planned:
 
 @dataclass(frozen=True)
 class MemoryBudget:
-    """Graphs of the same results as `graph` for one device, whose plans take less memory."""
+    """Graphs of the same results as `graph` for one device whose plans take less memory."""
 
     graph: Graph
+    """The graph after all passes."""
     kernels: Mapping[str, Kernel]
+    """Its kernels by first output."""
     machine: DeviceModel
+    """The device."""
     plan_of: PlanOf
+    """Plans a graph."""
     notes: tuple[str, ...] = ()
-    """How the graph came to be, for its plans."""
+    """How the graph came about, for its plans."""
 
     @property
     def microseconds(self) -> float:
-        """What the launches of a call take by estimate, one after another."""
+        """Estimated microseconds of a call's launches, run serially."""
         return sum(self._begun[2])
 
     def lean(self, most: float) -> Planned:
-        """That of the least peak found that takes at most so many microseconds by estimate."""
+        """The plan of least peak found within `most` estimated microseconds."""
         base, launched, times = self._begun
         found = repeat_for(base, launched.repeatable(), times, most - sum(times))
         return self._planned(found, 'memory="lean"')
 
     def within(self, limit: int) -> Planned:
-        """The one of least estimated time found whose plan takes at most `limit` bytes, or the one
-        that takes least."""
+        """The fastest plan found of at most `limit` bytes, or the one of least memory."""
         base, launched, times = self._begun
         repeatable = launched.repeatable()
         target, tried = limit, list[Planned]()
@@ -88,7 +94,7 @@ class MemoryBudget:
 
     @cached_property
     def _begun(self) -> tuple[TaskSequence, LaunchedGraph, list[float]]:
-        """The graph's tasks one after another, its launches, and the microseconds of each task."""
+        """The graph's tasks in serial order, its launches, and the microseconds of each task."""
         tasks = make_tasks(self.graph, self.kernels, 1, self.machine)
         launched = LaunchedGraph.of(self.graph, self.kernels, tasks)
         times = [
@@ -116,7 +122,7 @@ class MemoryBudget:
 def notes_of(
     launched: LaunchedGraph, found: TaskSequence, base: TaskSequence, times: list[float], why: str
 ) -> list[str]:
-    """What runs again, why, what it saves and what it takes; the costliest first."""
+    """What reruns, why, what that saves and costs; the costliest first."""
     cost, tasks = found.cost(times), launched.tasks.tasks
     again = [(place, step) for place, step in enumerate(found.steps) if step.rerun]
     head = (

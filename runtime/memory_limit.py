@@ -1,6 +1,8 @@
-"""A ceiling for a plan's work memory: fewer streams, then a longer search for a packing, then
-groups of kernels apart and kernels that run again instead of being held, then a refusal before
-anything runs, with the buffers that live at the peak."""
+"""Keep a plan's work memory below a ceiling.
+
+Tried in turn: fewer streams, a longer search for a packing, then split groups and kernels that
+rerun. Otherwise the plan is refused before anything runs, naming the buffers live at the peak.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ MOST_LISTED = 10
 """Buffers that a refusal names, the largest first."""
 
 PlanFor = Callable[[int, bool], Plan]
-"""The verified plan of so many streams, after a long search for a packing or a brief one."""
+"""The verified plan for a number of streams, after a long search for a packing or a brief one."""
 
 
 def plan_within(
@@ -25,11 +27,11 @@ def plan_within(
     search: bool = False,
     leaner: Callable[[int], Plan] | None = None,
 ) -> Plan:
-    """`plan`, or one of fewer streams that takes at most `limit` bytes of work memory; `search`
-    says that the long search is wanted in any case, and was made for `plan`. `leaner` gives a plan
-    in which groups are apart and kernels run again so that it fits, or takes least.
+    """`plan`, or one of fewer streams that takes at most `limit` bytes of work memory. Raises
+    RunError, with what is live at the peak of the smallest plan, if none does.
 
-    Raises RunError if none does, with what lives at the peak of the one of least memory.
+    `search` tells that the long search was made for `plan` already. `leaner` gives a plan with
+    split groups and reruns that fits, or takes the least.
     """
     if limit is None or plan.peak_bytes <= limit:
         return plan
@@ -55,7 +57,7 @@ def plan_within(
 
 
 def refusal(plan: Plan, limit: int) -> str:
-    """Why a plan cannot run, and what it holds at its peak."""
+    """Why a plan cannot run, and what is live at its peak."""
     number, held = at_peak(plan)
     lines = [
         f"{plan.name}: the plan takes {plan.peak_bytes} bytes of work memory, "

@@ -1,13 +1,13 @@
-"""Programs of the CPU that are remembered: what was planned once is found again, not planned.
+"""Remember planned CPU programs, so that they are loaded instead of planned again.
 
-The key is the digest of all that a plan follows from: the text of the traced graph (and of its
-update, where there is one), what was asked of `compile`, the machine, the compiler, and this
-package's own sources. Found are the plan, which is verified again,
-the keys of its kernels in the cache, and what its state is: the model's, packed copies of it, or
-constants. The passes run only if somebody looks at what they made.
+The key is the digest of everything that determines a plan: the text of the traced graph (and of its
+update, if any), the arguments of `compile`, the machine, the compiler, and this package's sources.
+Stored are the plan, which is verified again, the keys of its kernels in the cache, and the origin
+of its state: the model's, packed copies of it, or constants. The passes run only if somebody looks
+at their results.
 
-Nothing is remembered of a program with ops of the user's own, whose code no key can hold, nor of
-one that is checked, tuned or held to an amount of memory.
+Programs with the user's own ops, whose code no key can cover, are not remembered, nor programs that
+are checked, tuned or limited in memory.
 """
 
 from __future__ import annotations
@@ -39,25 +39,26 @@ from graphc.runtime.plan.saved import decoded, encoded
 from graphc.runtime.tuning.stream_autotuner import cpu_name
 
 FORMAT = 1
-"""Of what is kept in the cache."""
+"""The format of stored programs."""
 CONSTANT_BYTES = 1 << 16
-"""Up to here a constant is kept beside the plan. A larger one must be in the graph that is asked
-for, as it is unless a pass has computed it."""
+"""The largest constant that is stored with the plan. A larger one must be in the requested graph,
+as it is unless a pass has computed it."""
 
 _PACKAGE = Path(__file__).parent.parent
 
 
 @dataclass(frozen=True)
 class Found:
-    """A program that was remembered."""
+    """A remembered program."""
 
     plan: Plan
+    """The verified plan."""
     keys: Mapping[str, str]
-    """Kernel -> its key in the cache."""
+    """The key of each kernel in the cache, by name."""
     state: Mapping[str, StateBuffer]
     """The buffers of the graph's state, by name."""
     packed: Mapping[str, StateBuffer]
-    """Those that the plan has besides, made of them."""
+    """Further buffers of the plan, made from these."""
 
 
 def plan_key(
@@ -67,8 +68,8 @@ def plan_key(
     settings: Config,
     precision: str,
 ) -> str | None:
-    """What the program of a traced graph is remembered by, but for how its parameters are updated,
-    where `trainable` says which; None if it is not to be."""
+    """The key of a traced graph's program, except for how its parameters are updated; `trainable`
+    tells which are. None if it must not be remembered."""
     asked = settings.check or settings.tune or settings.memory_lean or settings.memory_search
     if not settings.plan_cache or asked or settings.memory_limit is not None:
         return None
@@ -82,7 +83,7 @@ def plan_key(
 
 @functools.cache
 def sources_digest() -> str:
-    """The digest of this package's Python files, as they were when it was first asked for."""
+    """The digest of this package's Python files, as of the first call."""
     digest = hashlib.sha256()
     for folder, folders, files in os.walk(_PACKAGE, followlinks=True):
         folders.sort()
@@ -95,7 +96,7 @@ def sources_digest() -> str:
 
 
 def _networkx() -> tuple[object, ...]:
-    """Which NetworkX there is. Importing it takes as long as all else of finding a plan."""
+    """The version of NetworkX. Importing it takes as long as everything else in finding a plan."""
     spec = find_spec("networkx")
     if spec is None or spec.origin is None:
         return ()
@@ -104,7 +105,7 @@ def _networkx() -> tuple[object, ...]:
 
 
 def store_plan(key: str, plan: Plan, state: Mapping[str, StateBuffer]) -> None:
-    """Remember a plan and what its `state` is."""
+    """Remember a plan and the origin of its `state`."""
     names = {id(buffer): name for name, buffer in state.items()}
     packed = [
         (name, names[id(b.source)], b.layout.axis, b.layout.width)
@@ -132,8 +133,8 @@ def store_plan(key: str, plan: Plan, state: Mapping[str, StateBuffer]) -> None:
 def load_plan(
     key: str, buffers: Mapping[str, StateBuffer], graphs: Iterable[Graph]
 ) -> Found | None:
-    """What `store_plan` remembered by that key, verified and bound to the model's `buffers`; None if
-    there is nothing. `graphs` are those that may hold its constants."""
+    """The program stored under `key`, verified and bound to the model's `buffers`; None if there is
+    none. `graphs` are those that may hold its constants."""
     with cache.open_folder("plans") as folder:
         body, keys = cache.unsealed(cache.read(folder / f"{key}.plan"))
     if key not in keys:

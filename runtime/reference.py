@@ -1,4 +1,4 @@
-"""The reference device: a graph in NumPy, node by node, to compare with and to find a NaN."""
+"""The reference device: a graph in NumPy, node by node, for comparison and to find a NaN."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from graphc.runtime.tuning.timing import Timing, timing
 class ReferenceExecutable:
     """A graph, at any stage of the passes, bound to state buffers by the state values' names.
 
-    Calls of all programs of the host run one after another. RunError for a call from within a call.
+    Calls of all programs of the host run one after another. A call from within a call raises
+    RunError.
     """
 
     threads = 1
@@ -33,7 +34,7 @@ class ReferenceExecutable:
         self._flush = config.denormals() == "flush"
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """One call: the outputs, as fresh arrays. The state is updated at the end."""
+        """One call: returns the outputs as new arrays and updates the state at the end."""
         refuse_reentry(self.graph.name)
         with HOST:
             return self._run(inputs)
@@ -49,7 +50,7 @@ class ReferenceExecutable:
         return fresh
 
     def run_checked(self, inputs: Sequence[Array]) -> list[Array]:
-        """As `run`; RunError at the first NaN, and then the state is what it was."""
+        """As `run`; raises RunError at the first NaN, and then the state is as before."""
         refuse_reentry(self.graph.name)
         with HOST:
             found = first_nan(self.graph, inputs, self._arrays(), self._flush)
@@ -58,7 +59,7 @@ class ReferenceExecutable:
             return self._run(inputs)
 
     def profile(self, inputs: Sequence[Array], repeats: int = 20) -> list[Timing]:
-        """What each node takes, in order. The state is left as it was."""
+        """The times of each node, in order. The state is restored."""
         spent = np.zeros((repeats, len(self.graph.nodes)))
         refuse_reentry(self.graph.name)
         for call in range(repeats):
@@ -74,7 +75,7 @@ class ReferenceExecutable:
         return [timing(n, name, spent[:, n]) for n, name in enumerate(names)]
 
     def calls(self, inputs: Sequence[Array], repeats: int = 20) -> list[float]:
-        """Microseconds of each of `repeats` calls. The state is left as it was."""
+        """Microseconds of each of `repeats` calls. The state is restored."""
         marks = [time.perf_counter_ns()]
         refuse_reentry(self.graph.name)
         for _ in range(repeats):

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.tools import ROOT
 
 EXCEPTIONS = ("GraphError", "CompileError", "PlanError", "RunError")
-MAKERS = (*EXCEPTIONS, "NotOffered", "error")
+MAKERS = (*EXCEPTIONS, "UnsupportedError", "error")
 """The exceptions, and the functions and methods called `error` that make one of a message."""
 
 

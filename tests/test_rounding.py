@@ -1,5 +1,5 @@
 """Every product and sum is rounded as the graph says: random programs of exact operations have the
-same bits by the reference, on the CPU, on the simulated GPU and by the interpreter of loop nests."""
+same bits by the reference, on the CPU, on the simulated GPU and by the interpreter of nests."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Build a wheel of PyCUDA on a machine that need not have a GPU, a driver or the CUDA toolkit.
+"""Build a wheel of PyCUDA on a machine without a GPU, a driver or the CUDA toolkit.
 
-`python tools/build_pycuda.py WHEELS` writes the wheel into the folder WHEELS, for the Python that
-runs this; `--python` builds it for another. The headers are those of the toolkit (CUDA_ROOT, or
-where nvcc is), else of the wheels that NVIDIA publishes. It links with a stub of the driver's
-library: the wheel runs on any machine with a driver for CUDA 13. `--carry` also fetches the wheels
-of all that `graphc[cuda]` and `make gpu-check` need, so that a machine without a network can
-install them: `pip install --no-index --find-links WHEELS ...`.
+`python tools/build_pycuda.py WHEELS` writes the wheel into the folder WHEELS for the Python that
+runs this; `--python` builds it for another. The headers come from the toolkit (CUDA_ROOT, or where
+nvcc is), else from the wheels that NVIDIA publishes. It links with a stub of the driver's library:
+the wheel runs on any machine with a driver for CUDA 13. `--carry` also fetches the wheels that
+`graphc[cuda]` and `make gpu-check` need, so that a machine without a network can install them: `pip
+install --no-index --find-links WHEELS ...`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CARRIED = (
     "networkx>=3.1",
     "pytest>=8",
 )
-"""What graphc[cuda] and `make gpu-check` need beside PyCUDA and what that needs itself."""
+"""Requirements of graphc[cuda] and `make gpu-check` besides PyCUDA and its own requirements."""
 PYCUDA_NEEDS = ("pytools", "platformdirs", "mako", "siphash24", "typing-extensions", "markupsafe")
 
 # PyCUDA takes its options from this file alone, not from the environment.
@@ -64,10 +64,8 @@ def main() -> None:
 
 
 def build_wheel(python: str, wheels: Path, source: Path | None = None) -> Path:
-    """The wheel of PyCUDA for the interpreter `python`, in the folder `wheels`; about a minute.
-
-    Raises subprocess.CalledProcessError after what failed has printed why.
-    """
+    """Build PyCUDA's wheel for the interpreter `python` in the folder `wheels`; takes about a
+    minute. Raises subprocess.CalledProcessError after the failing command has printed why."""
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         builder = environment(python, scratch / "environment")
@@ -107,7 +105,7 @@ def unpack(archive: Path, folder: Path) -> Path:
 
 
 def environment(python: str, folder: Path) -> str:
-    """The interpreter of a new virtual environment with what the build needs."""
+    """The interpreter of a new virtual environment with the build requirements."""
     run(python, "-m", "venv", folder)
     builder = str(folder / "bin" / "python")
     run(builder, "-m", "pip", "install", "-q", "setuptools", "wheel", "numpy>=2")

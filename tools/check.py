@@ -1,8 +1,8 @@
-"""What to run before a commit: `python -m tools.check`, within two minutes.
+"""Checks to run before a commit: `python -m tools.check`, within two minutes.
 
-Formatting, lint and types of everything, then the tests of what differs from the last commit (of
-the last commit, where nothing does): changed test files, those called after a changed module, and
-those that import one. What is not done in time is left to `make test`.
+It checks formatting, lint and types of everything, then runs the tests of what differs from the
+last commit (of the last commit, if nothing does): changed test files, those named after a changed
+module, and those that import one. What does not fit the time is left to `make test`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def changed_files() -> list[Path]:
-    """Those that differ from the last commit, new ones too; else those of the last commit."""
+    """Files that differ from the last commit, new ones included; else those of the last commit."""
     different = _git("diff", "--name-only", "HEAD") + _git(
         "ls-files", "--others", "--exclude-standard"
     )
@@ -62,8 +62,8 @@ def changed_files() -> list[Path]:
 
 
 def tests_of(changed: Iterable[Path]) -> list[Path]:
-    """The test files of changed files: themselves first, then those called after one, then those
-    that import one, or that name a changed header in quotes."""
+    """The test files of changed files: changed tests first, then those named after a changed file,
+    then those that import one or name a changed header in quotes."""
     files = [path.resolve() for path in changed]
     modules = {name for path in files for name in module_names(path)}
     stems = {f"test_{path.stem}" for path in files}
@@ -83,7 +83,8 @@ def tests_of(changed: Iterable[Path]) -> list[Path]:
 
 
 def module_names(path: Path) -> Iterator[str]:
-    """What a Python file is imported as; kernels and runtime are also parts of the package."""
+    """The names that a Python file is imported by; kernels and runtime are also parts of the
+    package."""
     if path.suffix != ".py":
         return
     parts = path.relative_to(ROOT).with_suffix("").parts
@@ -95,7 +96,7 @@ def module_names(path: Path) -> Iterator[str]:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """The modules that a file names in imports, with what it takes from them."""
+    """The modules and names that a file imports."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

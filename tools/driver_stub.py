@@ -1,9 +1,9 @@
-"""A stand-in for the library of NVIDIA's driver, from the toolkit's headers.
+"""Build a stub of NVIDIA's driver library from the toolkit's headers.
 
 `python tools/driver_stub.py INCLUDE FOLDER` writes FOLDER/libcuda.so.1 and a link libcuda.so. It
 has every entry point that the headers declare, so PyCUDA links with it and can be imported; each
-returns CUDA_ERROR_STUB_LIBRARY (34), so nothing runs. With further C files (`--add FILE`) their
-functions take the place of the stub's: tests make a driver that records its calls.
+returns CUDA_ERROR_STUB_LIBRARY (34), so nothing runs. Functions of further C files (`--add FILE`)
+replace the stub's: tests build a driver that records its calls.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TEXTS = {
     "cuGetErrorName": "CUDA_ERROR_STUB_LIBRARY",
     "cuGetErrorString": "the CUDA driver that was loaded is a stub: this machine has no driver",
 }
-"""Callers print these without looking at what the call returned."""
+"""Texts of functions whose result callers print without checking the status."""
 
 # A header names either the current version of an entry point or, with the second, the older ones.
 VARIANTS = ((), ("-D__CUDA_API_VERSION_INTERNAL",), ("-DCUDA_API_PER_THREAD_DEFAULT_STREAM",))
@@ -33,8 +33,8 @@ HEADERS = ("cuda.h", "cudaProfiler.h")
 
 
 def build_stub(include: Path, folder: Path, added: Sequence[Path] = ()) -> Path:
-    """The library, in `folder`. `include` holds cuda.h; functions of the C files `added` take the
-    place of the stub's. Raises subprocess.CalledProcessError."""
+    """The library in `folder`. `include` has cuda.h; functions of the C files `added` replace the
+    stub's. Raises subprocess.CalledProcessError."""
     folder.mkdir(parents=True, exist_ok=True)
     library = folder / "libcuda.so.1"
     with tempfile.TemporaryDirectory() as scratch:
@@ -50,8 +50,8 @@ def build_stub(include: Path, folder: Path, added: Sequence[Path] = ()) -> Path:
 
 
 def find_headers() -> Path | None:
-    """The folder of cuda.h: a toolkit's, or that of the wheel nvidia-cuda-runtime; None where there
-    is neither."""
+    """The folder of cuda.h, in a toolkit or in the wheel nvidia-cuda-runtime; None if there is
+    neither."""
     compiler = shutil.which("nvcc")
     roots = [os.environ.get("CUDA_ROOT"), os.environ.get("CUDA_HOME"), "/usr/local/cuda"]
     if compiler:

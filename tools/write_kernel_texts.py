@@ -1,9 +1,9 @@
-"""Write the graphs, plans and kernels of every workload's steps to files, one per step:
-`python -m tools.write_kernel_texts build/before`, then the same of a changed checkout, then
-`diff -r`. A change that shall compute nothing else leaves no difference.
+"""Write the graphs, plans and kernels of every workload's steps to files, one per step: `python -m
+tools.write_kernel_texts build/before`, then the same for a changed checkout, then `diff -r`. A
+change that must not affect what is computed leaves no difference.
 
-Nothing is compiled or run, so that the CPU's kernels are those of a fixed CPU with AVX-512, and of
-one with AVX2. Options choose the workloads, by parts of their names, and the devices.
+Nothing is compiled or run, so the CPU kernels are those of a fixed CPU with AVX-512, and of one
+with AVX2. Options select workloads, by parts of their names, and devices.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def write(workload: Workload, variants: list[str], out: Path) -> None:
 
 @contextlib.contextmanager
 def unbuilt(target: Target | None) -> Iterator[None]:
-    """Programs made inside are planned, for `target` if they are a CPU's, and neither built nor
-    remembered."""
+    """Programs created within the block are planned, for `target` if they are the CPU's, and
+    neither built nor remembered."""
     nothing = contextlib.nullcontext(lambda: None)
     with contextlib.ExitStack() as stack:
         stack.enter_context(patch.dict("os.environ", {"GRAPHC_PLAN_CACHE": "0"}))
@@ -85,7 +85,7 @@ def unbuilt(target: Target | None) -> Iterator[None]:
 
 
 def texts(program: Program) -> Iterator[str]:
-    """The graph, the plan and all of each kernel."""
+    """The graph, the plan, and everything about each kernel."""
     plan = program.plan
     assert plan is not None
     yield str(program.graph)

@@ -1,6 +1,6 @@
-"""Write docs/modules.md, the index of modules: each with what its first sentence says it is for.
+"""Write docs/modules.md, the index of modules, each with the first sentence of its docstring.
 
-Run `python tools/write_module_index.py`; a test says when it is out of date.
+Run `python tools/write_module_index.py`; a test detects when it is out of date.
 """
 
 from __future__ import annotations

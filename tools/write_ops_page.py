@@ -1,4 +1,4 @@
-"""Writes docs/ops.md, the list of all ops and functions, from their classes and docstrings."""
+"""Write docs/ops.md, the list of all ops and functions, from their classes and docstrings."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ ABSENT = {
     "unique_inverse": _BY_DATA,
     "unique_values": _BY_DATA,
 }
-"""Functions of the Python Array API (2023.12) that graphc does not have, and why."""
+"""Functions of the Python Array API (2023.12) that graphc lacks, and why."""
 
 
 def page() -> str:

@@ -1,6 +1,9 @@
-"""Writes docs/torch-names.md: what every name of torch.nn, torch.nn.functional and torch.optim is
-in graphc. The names are those of the PyTorch that is installed; what to use for one that is not
-here is said by the AttributeError that its use gives."""
+"""Write docs/torch-names.md: the counterpart in graphc of every name of torch.nn,
+torch.nn.functional and torch.optim.
+
+The names are those of the installed PyTorch; the AttributeError of a missing name tells what to use
+instead.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ What stands for another name is also said by the error that its use gives.
 COMMON = (
     "device dtype inplace out size_average reduce foreach fused capturable differentiable".split()
 )
-"""Arguments of PyTorch's that nothing here has."""
+"""Arguments of PyTorch that nothing in graphc has."""
 UNSAID = {"self", "args", "kwargs", "input", "params", "modules", "parameters", *COMMON}
 RENAMED = {"dim": "axis", "keepdim": "keepdims", "min_value": "min_val", "max_value": "max_val"}
 MODULES = {
@@ -60,7 +63,7 @@ PRIVATE = re.compile(r"_$|has_torch|handle_torch|boolean_dispatch|assert_int")
 
 
 def names() -> dict[str, tuple[str, list[str]]]:
-    """The title of each part of PyTorch, what graphc has it as, and its public names."""
+    """The title of each part of PyTorch, its counterpart in graphc, and its public names."""
     layers = [
         name
         for name in dir(torch.nn)
@@ -85,7 +88,7 @@ def names() -> dict[str, tuple[str, list[str]]]:
 
 
 def remedy(owner: object, name: str) -> str:
-    """What to do instead, from the message of the AttributeError."""
+    """What to use instead, from the message of the AttributeError."""
     try:
         getattr(owner, name)
     except AttributeError as error:
@@ -97,7 +100,7 @@ def remedy(owner: object, name: str) -> str:
 
 
 def lacking(title: str, owner: object, name: str) -> list[str]:
-    """The arguments of PyTorch's `name` that graphc's has not, where both can be read."""
+    """The arguments of PyTorch's `name` that graphc's lacks, if both can be read."""
     theirs = getattr(MODULES[title], name)
     try:
         wanted, own = (inspect.signature(f).parameters for f in (theirs, getattr(owner, name)))

@@ -131,8 +131,10 @@ def read(
 
 
 def cache_dir() -> Path:
-    """The folder of the caches, which need not exist yet: GRAPHC_CACHE_DIR, else `graphc` in
-    XDG_CACHE_HOME, else `~/.cache/graphc`."""
+    """Return the folder of the caches, which need not exist yet.
+
+    It is GRAPHC_CACHE_DIR, else `graphc` in XDG_CACHE_HOME, else `~/.cache/graphc`.
+    """
     chosen = os.environ.get("GRAPHC_CACHE_DIR")
     if chosen:
         return Path(chosen).expanduser().absolute()
@@ -209,11 +211,11 @@ def _choose(argument: str, value: object, variable: str, parse: Callable[[str], 
 def _parsed(name: str, value: object, parse: Callable[[str], T]) -> T:
     try:
         return parse(str(value))
-    except _Expected as expected:
+    except _ExpectedError as expected:
         raise GraphError(f"{name}: expected {expected}, got {value!r}") from None
 
 
-class _Expected(ValueError):
+class _ExpectedError(ValueError):
     """What a parser would have accepted."""
 
 
@@ -222,26 +224,26 @@ def _streams(text: str) -> int | str:
         return text
     if text.isdecimal() and 1 <= int(text) <= MAX_STREAMS:
         return int(text)
-    raise _Expected(f"a whole number from 1 to {MAX_STREAMS} or auto")
+    raise _ExpectedError(f"a whole number from 1 to {MAX_STREAMS} or auto")
 
 
 def _threads(text: str) -> int:
     if text.isdecimal() and 1 <= int(text) <= 1024:
         return int(text)
-    raise _Expected("a whole number from 1 to 1024")
+    raise _ExpectedError("a whole number from 1 to 1024")
 
 
 def _device(text: str) -> str:
     if text in ("cpu", "cuda", "sim", "reference") or re.fullmatch(r"cuda:\d{1,3}", text):
         return text
-    raise _Expected("cpu, cuda, cuda:N, sim or reference")
+    raise _ExpectedError("cpu, cuda, cuda:N, sim or reference")
 
 
 def _flag(text: str) -> bool:
     values = {"0": False, "1": True, "False": False, "True": True}
     if text in values:
         return values[text]
-    raise _Expected("0 or 1")
+    raise _ExpectedError("0 or 1")
 
 
 def _tuning(text: str) -> bool | str:
@@ -249,14 +251,14 @@ def _tuning(text: str) -> bool | str:
         return text
     try:
         return _flag(text)
-    except _Expected as expected:
-        raise _Expected(f"{expected}, or {LIBRARIES}") from None
+    except _ExpectedError as expected:
+        raise _ExpectedError(f"{expected}, or {LIBRARIES}") from None
 
 
 def _bytes(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", text)
     if match is None:
-        raise _Expected("a number of bytes such as 1500000, 512M or 2G")
+        raise _ExpectedError("a number of bytes such as 1500000, 512M or 2G")
     return int(float(match[1]) * 1024 ** " KMGT".index(match[2] or " "))
 
 
@@ -265,13 +267,13 @@ def _memory(text: str) -> int | str:
         return text
     try:
         return _bytes(text)
-    except _Expected as expected:
-        raise _Expected(f"{expected}, or search or lean") from None
+    except _ExpectedError as expected:
+        raise _ExpectedError(f"{expected}, or search or lean") from None
 
 
 def _seconds(text: str) -> float:
     if not re.fullmatch(r"\d+(\.\d+)?", text) or float(text) == 0:
-        raise _Expected("a number of seconds such as 600")
+        raise _ExpectedError("a number of seconds such as 600")
     return float(text)
 
 
@@ -282,24 +284,24 @@ def _words(text: str) -> tuple[str, ...]:
 def _names(text: str, known: Collection[str] | None) -> tuple[str, ...]:
     names = _words(text)
     if known is not None and not set(names) <= set(known):
-        raise _Expected(f"names of {', '.join(known)}")
+        raise _ExpectedError(f"names of {', '.join(known)}")
     return names
 
 
 def _checks(text: str) -> frozenset[str]:
     names = frozenset(_words(text))
     if not names <= set(CHECKS):
-        raise _Expected(f"a comma-separated list of {', '.join(CHECKS)}")
+        raise _ExpectedError(f"a comma-separated list of {', '.join(CHECKS)}")
     return names
 
 
 def _denormals(text: str) -> str:
     if text in DENORMALS:
         return text
-    raise _Expected(" or ".join(DENORMALS))
+    raise _ExpectedError(" or ".join(DENORMALS))
 
 
 def _log_level(text: str) -> str:
     if text in LOG_LEVELS:
         return text
-    raise _Expected(f"one of {', '.join(LOG_LEVELS)}")
+    raise _ExpectedError(f"one of {', '.join(LOG_LEVELS)}")

@@ -14,8 +14,11 @@ CONTROLLER = "cpu.max".partition(".")[0]
 
 
 def usable_cores(system: Path = SYSTEM) -> int:
-    """The cores that this process may run on, at least 1. Containers are often given a share of the
-    machine's time, not cores of their own: more workers than that would wait for each other."""
+    """Return the number of cores that this process may use, at least 1.
+
+    A container often gets a share of the machine's time instead of cores of its own; more threads
+    than that share would wait for each other.
+    """
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
     else:
@@ -40,8 +43,11 @@ def _quotas(system: Path) -> Iterator[float]:
 
 
 def _along(mount: Path, path: str, *names: str) -> Iterator[float]:
-    """Quota over period, of a group and of those around it: in one file, or in one each. None
-    where the words are not two positive numbers: "max" and -1 say that there is no quota."""
+    """Return the quota over the period, of a group and of the groups around it.
+
+    Both numbers are in one file, or in one file each. The result is None where they are not two
+    positive numbers: "max" and -1 mean that there is no quota.
+    """
     group = Path(path.lstrip("/"))
     for folder in (group, *group.parents):
         try:

@@ -69,8 +69,7 @@ def bfloat16_array(value: Any, name: str) -> Array:
 
 
 def refuse_gradient(value: Any, name: str) -> None:
-    """GraphError if `value` is a tensor of PyTorch's that requires grad, to which none would come
-    back."""
+    """Raise GraphError if `value` is a PyTorch tensor that requires grad."""
     if getattr(value, "requires_grad", False) is True:
         raise GraphError(
             f"{name}: expected an array, got a tensor that requires grad, and PyTorch's gradients "

@@ -61,8 +61,10 @@ def long_name(dtype: DType) -> str:
 
 
 def can_hold(dtype: DType, other: DType) -> bool:
-    """Whether numbers of `other` may be written where `dtype` lies: any float into a float, but no
-    float into an integer."""
+    """Return whether `other` may be written to `dtype`.
+
+    Any float may be written to a float, but no float to an integer.
+    """
     source, target = (FLOAT16 if is_bfloat16(d) else d for d in (other, dtype))
     return np.can_cast(source, target, "same_kind")
 

@@ -1,23 +1,23 @@
-"""The four exceptions that graphc raises."""
+"""The exceptions that graphc raises."""
 
 
 class GraphError(Exception):
     """A mistake in the model, the arguments, the environment, the arrays of a call or a file.
 
-    The message says what was expected, what was got and the user's file and line.
+    The message says what was expected, what was got, and the user's file and line.
     """
 
 
 class CompileError(Exception):
-    """A compiler that is missing or failed: the command, the file, the first error, the remedy."""
+    """A compiler is missing or failed; the message has the command, file and error."""
 
 
 class PlanError(Exception):
-    """A plan that is not valid, or a stage of the compiler that failed. Always a bug in graphc."""
+    """A plan is invalid, or a stage of the compiler failed; always a bug in graphc."""
 
 
 class RunError(Exception):
-    """The device, its memory or its driver failed while running; says whether state changed."""
+    """The device, its memory or its driver failed; the message says whether state has changed."""
 
 
 BUGS = (
@@ -34,5 +34,5 @@ BUGS = (
 
 
 def described(bug: BaseException) -> str:
-    """Such as `KeyError: 3`, on one line."""
+    """Return an exception as text on one line, such as `KeyError: 3`."""
     return " ".join(f"{type(bug).__name__}: {bug}".split()).rstrip(": ")

@@ -12,9 +12,11 @@ _saves = itertools.count()
 """Numbers of this process's files: threads that write one path write partial files of their own."""
 
 
-def write_whole(action: str, target: Path, data: bytes) -> None:
-    """Write a file, replacing one that is there at once at the end: a failure leaves it as it is.
-    GraphError, which begins with the action, if it cannot be written."""
+def replace_file(action: str, target: Path, data: bytes) -> None:
+    """Write a file, replacing an existing one atomically at the end.
+
+    It raises GraphError, which begins with the action, if the file cannot be written.
+    """
     partial = target.with_name(f"{target.name}.{os.getpid()}-{next(_saves)}.partial")
     try:
         partial.write_bytes(data)

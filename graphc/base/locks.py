@@ -26,8 +26,10 @@ _held_by_fork: list[Lock] = []
 
 
 def new_lock() -> Lock:
-    """The lock of one more device. A fork waits until it is free, so that a child never sees half
-    a step, and finds it free."""
+    """Return the lock of one more device.
+
+    A fork waits until it is free, so that the child never sees half a step and finds the lock free.
+    """
     lock = threading.RLock()
     _locks.append(lock)
     return lock

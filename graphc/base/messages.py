@@ -1,5 +1,4 @@
-"""Logging by the standard library, as much as GRAPHC_LOG asks for; progress of long work; and the
-decisions that a plan's notes list."""
+"""Logging at the level of GRAPHC_LOG, progress bars, and the decisions in a plan's notes."""
 
 from __future__ import annotations
 
@@ -19,9 +18,11 @@ _decisions: ContextVar[dict[str, None] | None] = ContextVar("decisions", default
 
 
 def log(level: str, message: str) -> None:
-    """Say `message` at `level`, one of `LOG_LEVELS`, through the logger `graphc` of the standard
-    library. The level of that logger decides whether it is said, or where it has none GRAPHC_LOG.
-    Where no handler takes messages it is printed on standard error."""
+    """Log `message` at `level`, one of `LOG_LEVELS`, to the standard library's logger `graphc`.
+
+    The level of that logger applies, or GRAPHC_LOG if it has none. Without a handler the message is
+    printed on standard error.
+    """
     logger, number = logging.getLogger("graphc"), getattr(logging, level.upper())
     if number < (logger.level or getattr(logging, log_level().upper())):
         return
@@ -34,8 +35,11 @@ def log(level: str, message: str) -> None:
 
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show on a terminal how far something is that takes longer than a second: a bar, which goes
-    away at the end. Gives what counts so many of `total` as done."""
+    """Show a progress bar on a terminal for work that takes longer than a second.
+
+    It returns a function that reports how many of `total` items are done. The bar disappears at the
+    end.
+    """
     done = 0
 
     def advance(count: int) -> None:
@@ -67,8 +71,10 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 def decide(message: str) -> None:
-    """Log a decision, such as `store_or_recompute: lstm stores ...`, at the level info, and keep it
-    for `decisions`."""
+    """Log a decision, such as `store_or_recompute: lstm stores ...`, at level info.
+
+    `decisions` returns it later.
+    """
     log("info", message)
     kept = _decisions.get()
     if kept is not None:

@@ -28,8 +28,7 @@ def user_line() -> tuple[str, ...]:
 
 
 def user_call() -> tuple[tuple[str, ...], str]:
-    """`user_line()`, and the function of several ops that is called there, such as
-    `cross_entropy`; "" if it is none."""
+    """Return `user_line()` and the function of several ops called there, or ""."""
     frame, function = sys._getframe(1), ""
     while frame is not None:
         path = frame.f_code.co_filename

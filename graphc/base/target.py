@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Rates:
-    """Operations per microsecond, bytes per microsecond, and microseconds per launch and for
-    one stream to see another's event. They rank launches and are no predictions: one set of round
-    figures stands for all machines of a kind, so that a plan does not depend on where it was
-    made."""
+    """Operations and bytes per microsecond, and microseconds per launch and per event wait.
+
+    They rank launches and predict nothing: one set of round figures stands for all machines of a
+    kind, so that a plan does not depend on where it was made.
+    """
 
     flops: float
     bytes: float
@@ -102,31 +103,39 @@ def kind_of(device: str) -> Kind:
 
 @dataclass(frozen=True)
 class Caches:
-    """Bytes of the first-level data cache and of the second-level cache that one core has. The
-    defaults are those of the cores that `docs/performance.md` was measured on; they stand for
-    what a system does not say."""
+    """The sizes in bytes of the first-level data cache and the second-level cache of one core.
+
+    The defaults are those of the machine that `docs/performance.md` measured; they apply where the
+    system does not tell.
+    """
 
     first: int = 32 * 1024
     second: int = 1024 * 1024
 
     @property
     def near(self) -> int:
-        """Bytes that may stay in the first level beside what streams past. A choice: three
-        quarters, since what streams past needs a few lines alone."""
+        """Bytes that may stay in the first level beside streamed data.
+
+        Three quarters is a choice: streamed data needs only a few lines.
+        """
         return self.first * 3 // 4
 
     @property
     def far(self) -> int:
-        """Bytes that may stay in the second level, where more of an operand streams past. A choice:
-        a quarter, since code and what other kernels left lie there too."""
+        """Bytes that may stay in the second level beside streamed data of an operand.
+
+        A quarter is a choice: code and data of other kernels are there too.
+        """
         return self.second // 4
 
 
 @dataclass(frozen=True)
 class Target:
-    """One machine. `device` is "cpu", "cuda", "sim" or "reference". `lanes` is the number of
-    float32 in a vector register (16 with AVX-512, 8 with AVX2, 4 else) on the CPU and 1
-    elsewhere."""
+    """One machine, as passes and lowering see it.
+
+    `device` is "cpu", "cuda", "sim" or "reference". `lanes` is the number of float32 in a vector
+    register on the CPU (16 with AVX-512, 8 with AVX2, else 4), and 1 elsewhere.
+    """
 
     device: str = "cpu"
     lanes: int = 16
@@ -171,8 +180,10 @@ class Target:
         return kind_of(self.device)
 
     def with_denormals(self, mode: str) -> Target:
-        """This target where kernels treat denormals by `mode`, "flush" or "keep": the instruction
-        that adds pairs of bf16 counts them as zeros in either, as does that for tiles."""
+        """Return this target with kernels that treat denormals by `mode`, "flush" or "keep".
+
+        In both modes, the instructions that add pairs or tiles of bf16 treat them as zeros.
+        """
         if mode != "keep":
             return self
         return replace(self, multiplies_pairs=False, multiplies_tiles=False)
@@ -183,7 +194,9 @@ class Target:
         return self.kind.vectors and self.lanes > 1
 
     def fills_lanes(self, batch: int) -> bool:
-        """Whether so many samples fill registers well enough for the batch of a convolution to lie
-        in the lanes. With half of them empty, a training step of ResNet-18 takes 1.3 times as long
-        as row-major."""
+        """Return whether so many samples fill registers well enough for a batch in the lanes.
+
+        With half of the lanes empty, a training step of ResNet-18 takes 1.3 times as long as
+        row-major.
+        """
         return self.has_lanes and batch >= 0.6 * self.lanes

@@ -1,9 +1,9 @@
-"""Functions for users: array functions by the names of the Python Array API, neural-network
-functions by those of torch.nn.functional with `axis` for `dim`.
+"""Functions for users, by the names of the Python Array API and torch.nn.functional.
 
-Arguments may be tensors, parameters, NumPy arrays and Python numbers, which take the dtype of their
-partners. Other dtypes are promoted as `torch.result_type` does. Users get every function of the
-modules below whose name has no underscore in front.
+Neural-network functions have `axis` for PyTorch's `dim`. Arguments may be tensors, parameters,
+NumPy arrays and Python numbers, which take the dtype of the tensors that they meet. Other dtypes
+are promoted as `torch.result_type` does. All functions of the modules below whose names have no
+leading underscore are public.
 """
 
 import sys
@@ -24,12 +24,14 @@ from graphc.functions.array.indexing.scattering import *
 from graphc.functions.array.indexing.subscripts import *
 from graphc.functions.array.linear.grouped import grouped_mm as grouped_mm
 from graphc.functions.array.linear.matrices import *
+from graphc.functions.array.linear.matrix_construction import *
 from graphc.functions.array.linear.matrix_product import *
 from graphc.functions.array.linear.products import *
 from graphc.functions.array.loops import *
 from graphc.functions.array.ordering import *
 from graphc.functions.array.random import *
 from graphc.functions.array.reductions import *
+from graphc.functions.array.searching import *
 from graphc.functions.array.shape.arrange import *
 from graphc.functions.array.shape.padding import *
 from graphc.functions.array.shape.rearrange import *
@@ -44,6 +46,7 @@ from graphc.functions.network.convolution import *
 from graphc.functions.network.dropouts import *
 from graphc.functions.network.images import *
 from graphc.functions.network.losses.ctc import ctc_loss as ctc_loss
+from graphc.functions.network.losses.distances import *
 from graphc.functions.network.losses.linear_loss import *
 from graphc.functions.network.losses.loss import *
 from graphc.functions.network.losses.losses import *
@@ -53,6 +56,7 @@ from graphc.functions.network.normalization import *
 from graphc.functions.network.pooling import *
 from graphc.functions.network.recurrent import *
 from graphc.functions.network.resize import *
+from graphc.functions.network.softmax import *
 from graphc.trace import Operand
 
 if not TYPE_CHECKING:

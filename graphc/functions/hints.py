@@ -14,8 +14,7 @@ from graphc.functions.neighbours import OTHER_NAMES, remedy
 
 
 def missing(name: str, known: Sequence[str]) -> str:
-    """The message of the AttributeError for `name`; names the nearest of `known`, if any, or says
-    what to do instead."""
+    """Return the message of the AttributeError for `name`, with the nearest known name."""
     plain = re.sub("^(cudnn|miopen|mkldnn|native|quantized|unsafe)_", "", name)
     plain = re.sub("(_with_indices|_copy|_)$", "", plain)
     nearest = OTHER_NAMES.get(plain, plain)

@@ -1,7 +1,8 @@
-"""Reverse-mode differentiation on the graph under construction.
+"""Reverse-mode differentiation of the graph under construction.
 
-The gradient is ordinary nodes behind the forward ones. Each op's `grad` writes its part; this file
-walks the nodes backwards, sums what several consumers contribute and undoes broadcasting.
+The gradient consists of ordinary nodes after the forward ones. Each op's `grad` writes its part.
+This file walks the nodes backwards, sums the contributions of several consumers, and undoes
+broadcasting.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ def gradients(
     builder: Builder,
     first: int = 0,
 ) -> list[Tensor | None]:
-    """The gradient of sum(outputs[i] * seeds[i]) with respect to each of `wanted`.
+    """Return the gradient of sum(outputs[i] * seeds[i]) with respect to each of `wanted`.
 
-    Each has the shape and dtype of the tensor it belongs to; None where no output depends on it.
-    Nodes before number `first` count as constants. Outside a scan's body its tensors go by other
-    values than inside; here all are as `builder` knows them.
+    Each has the shape and dtype of its tensor, or is None where no output depends on it. Nodes
+    before number `first` are constants. A scan's body and the graph around it have different values
+    for the same tensor; all tensors here are those of `builder`.
     """
     outputs, wanted = list(map(builder.own, outputs)), list(map(builder.own, wanted))
     nodes = builder.nodes[first:]
@@ -69,8 +70,10 @@ def _parts(
     grads: Sequence[Tensor | None],
     lines: tuple[str, ...],
 ) -> Sequence[Tensor | None]:
-    """What a node contributes to the gradients of its inputs. A scan has no rule of its own: its
-    gradient is a scan over this walk of its body."""
+    """Return a node's contributions to the gradients of its inputs.
+
+    A scan has no rule of its own: its gradient is a scan over this walk of its body.
+    """
     if isinstance(node.op, Scan):
         return scan_gradient(node.op, inputs, outputs, grads, gradients)
     parts = node.op.differentiate(_RULES, inputs, outputs, grads, lines)
@@ -101,13 +104,28 @@ def _unbroadcast(grad: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def value_and_grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
-    """A function that returns `(fn(...), gradient)` in a traced function.
+    """Return a function that computes `fn` and its gradient, for use in a traced function.
 
-    `fn` returns a scalar tensor, or a tuple whose first item is one. The gradient has the structure
-    of argument `argnums`, a module standing for a dict of its trainable parameters by name; a
-    tuple of them for several `argnums`. It is that of the argument alone: a tensor that `fn` reads
-    otherwise as well, from outside or as another argument, is constant there. Parameters are the
-    same wherever they are read.
+    The gradient is that with respect to the argument alone: a tensor that `fn` also reads from
+    outside or as another argument is constant there. Parameters are the same wherever they are
+    read.
+
+    Args:
+        fn: A function that returns a scalar tensor, or a tuple whose first item is one.
+        argnums: The number of the argument to differentiate, or several.
+
+    Returns:
+        A function that returns `(fn(...), gradient)`. The gradient has the structure of the
+        argument, with a dict of trainable parameters by name for a module; for several `argnums` it
+        is a tuple.
+
+    Raises:
+        GraphError: `argnums` or the result of `fn` does not fit.
+
+    Example:
+        >>> f = graphc.value_and_grad(lambda x: graphc.sum(x**2))
+        >>> graphc.compile(f, graphc.spec(2))(np.array([1, 3], np.float32))
+        (array(10., dtype=float32), array([2., 6.], dtype=float32))
     """
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -136,7 +154,23 @@ def value_and_grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> 
 
 
 def grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
-    """A function that returns the gradient of `fn`'s scalar result; see `value_and_grad`."""
+    """Return a function that computes the gradient of `fn`, for use in a traced function.
+
+    Args:
+        fn: A function that returns a scalar tensor, or a tuple whose first item is one.
+        argnums: The number of the argument to differentiate, or several.
+
+    Returns:
+        A function that returns the gradient, as `value_and_grad` does.
+
+    Raises:
+        GraphError: `argnums` or the result of `fn` does not fit.
+
+    Example:
+        >>> f = graphc.grad(lambda x: graphc.sum(x**2))
+        >>> graphc.compile(f, graphc.spec(2))(np.array([1, 3], np.float32))
+        array([2., 6.], dtype=float32)
+    """
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         return value_and_grad(fn, argnums)(*args, **kwargs)[1]
@@ -145,7 +179,7 @@ def grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[.
 
 
 def check_scalar_loss(loss: Any) -> None:
-    """GraphError unless `loss` is a float tensor of one element without axes."""
+    """Raise GraphError unless `loss` is a float scalar."""
     if not isinstance(loss, Tensor):
         raise error(f"the loss is a scalar tensor, got {type(loss).__name__}")
     if loss.shape != () or loss.dtype not in FLOATS:
@@ -153,12 +187,12 @@ def check_scalar_loss(loss: Any) -> None:
 
 
 def one_like(tensor: Tensor) -> Tensor:
-    """A scalar 1 of the tensor's dtype."""
+    """Return a scalar 1 of the tensor's dtype."""
     return functions.as_tensor(1.0, tensor.dtype)
 
 
 def zeros_like(tensor: Tensor) -> Tensor:
-    """Zeros of the tensor's shape and dtype."""
+    """Return zeros of the tensor's shape and dtype."""
     zero = functions.as_tensor(0.0, tensor.dtype)
     return functions.broadcast_to(zero, tensor.shape)
 

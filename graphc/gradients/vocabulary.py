@@ -1,5 +1,4 @@
-"""The tensor operations that the ops' rules are written in, and the walk that applies their rules
-for one axis more to all nodes of a graph."""
+"""The tensor operations that gradient and batching rules use, and the walk that batches a graph."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from graphc import functions, ops
 from graphc.ir import Graph, Node, Value
 from graphc.ir.vocabulary import Body, Operation, Tensors
 from graphc.ir.vocabulary import Tensor as Traced
-from graphc.ops.axes import in_front, in_place
+from graphc.ops.axes import from_front, to_front
 from graphc.ops.base import Op
 from graphc.ops.loops.scan import Scan
 from graphc.trace import Builder, Tensor, current_builder
@@ -19,16 +18,17 @@ from graphc.trace import Builder, Tensor, current_builder
 
 @dataclass(frozen=True)
 class Known:
-    """A value of a graph as a tensor elsewhere: the same for all samples, or `stacked` along a
-    first axis."""
+    """A value of a graph as a tensor: shared by all samples, or `stacked` on a first axis."""
 
     tensor: Tensor
     stacked: bool
 
 
 class Vocabulary:
-    """What `Op.grad` and `Op.batched` are handed; `graphc.ir.vocabulary` lists it. Everything is
-    appended to the current builder."""
+    """The operations that `Op.grad` and `Op.batched` use, as `graphc.ir.vocabulary` lists them.
+
+    Everything is appended to the current builder.
+    """
 
     astype = staticmethod(functions.astype)
     broadcast_to = staticmethod(functions.broadcast_to)
@@ -75,21 +75,25 @@ class Vocabulary:
         return current_builder().emit(cast(Op, op), *inputs)
 
     def sum_by_index(self, indices: Traced, x: Traced, axis: int, extent: int) -> Tensor:
-        """y[..., j, ...] = the sum of x[..., i, ...] over the i along `axis` with
-        indices[..., i, ...] = j, for j below `extent`."""
+        """Return y[..., j, ...] = sum of x[..., i, ...] over all i with indices[..., i, ...] = j.
+
+        i and j are along `axis`; j is below `extent`.
+        """
         shape = (*x.shape[:axis], extent, *x.shape[axis + 1 :])
         nothing = functions.broadcast_to(functions.as_tensor(0, x.dtype), shape)
         return self.emit(ops.Scatter(axis, "sum"), nothing, indices, x)
 
     def moved(self, x: Traced, source: int, destination: int) -> Tensor:
-        """x with axis `source` as axis `destination`, one of them being the first, and the others
-        in order. The same tensor for the same move, and moved back the tensor itself: so the loop
-        of a gradient reads the very stacks and elements of its forward loop."""
+        """Return x with axis `source` moved to `destination`, one of which is the first.
+
+        The same move returns the same tensor, and moving back returns x, so that the loop of a
+        gradient reads the very stacks and elements of its forward loop.
+        """
         builder = current_builder()
         known = self._moved.get((builder, x.value, source, destination))
         if known is not None:
             return known
-        moved = in_front(self, x, source) if destination == 0 else in_place(self, x, destination)
+        moved = to_front(self, x, source) if destination == 0 else from_front(self, x, destination)
         y = cast(Tensor, moved)
         self._moved[builder, x.value, source, destination] = y
         self._moved[builder, y.value, destination, source] = cast(Tensor, x)
@@ -117,8 +121,7 @@ class Vocabulary:
     def samples(
         self, body: Body, inputs: Tensors, stacked: Sequence[bool], size: int
     ) -> list[tuple[Traced, bool]]:
-        """The outputs of `body`, a graph without state, and whether they differ from sample to
-        sample."""
+        """Return the outputs of a body without state, and whether they differ between samples."""
         tensors = (cast(Tensor, x) for x in inputs)
         known = dict(zip(body.inputs, map(Known, tensors, stacked), strict=True))
         self.walk(cast(Graph, body).nodes, known, size)

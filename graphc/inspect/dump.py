@@ -11,12 +11,15 @@ from graphc.text import graph_text
 
 
 def dump(program: Subject, folder: Path) -> None:
-    """Write into `folder`, which is made if needed:
+    """Write the stages, kernels and plan of a program as text files into a folder.
 
-    `00-trace.txt`, `01-....txt`: the graph after each pass, in order; `01-....diff`: what that pass
-    changed, where it changed anything; `graph.dot` and `graph.json`: the last graph; `plan.txt` and
-    `plan.json`, without measured values; `kernels/NAME.cpp` or `.cu`. Equal programs give equal
-    files. GraphError if the folder cannot be written.
+    `00-trace.txt`, `01-....txt` are the graph after each pass, in order, and `01-....diff` what
+    that pass changed, if anything; `graph.dot` and `graph.json` are the last graph; `plan.txt` and
+    `plan.json` have no measured values; `kernels/NAME.cpp` or `.cu` are the sources. Equal programs
+    give equal files. The folder is made if needed.
+
+    Raises:
+        GraphError: The folder cannot be written.
     """
     try:
         _dump(program, folder)

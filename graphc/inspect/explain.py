@@ -40,9 +40,11 @@ class Explainer:
                     self.launched.setdefault(step.kernel, node)
 
     def explain(self, what: Any) -> Explanation:
-        """The reasons for an op, value, kernel, loop, event, range of bytes, module or line, given
-        as the plan and the graph name it, or as an object of theirs. GraphError if there is no
-        such thing."""
+        """Explain an op, value, kernel, loop, event, byte range, module or line.
+
+        `what` is a name as in the plan or the graph, or one of their objects. It raises GraphError
+        if nothing has the name.
+        """
         if isinstance(what, Node):
             name = what.op.kernel if isinstance(what, KernelNode) else what.outputs[0].name
             return self._named(name)
@@ -81,7 +83,7 @@ class Explainer:
                     return self._loop(number, step)
         if (module := self._module(name)) is not None:
             return module
-        if (gone := reader.gone(name)) is not None:
+        if (gone := reader.removed(name)) is not None:
             node, reasons = gone
             subject = f"value %{name}" if node is None else title(node)
             return _explanation(subject, node.where if node else Where(), reasons)
@@ -96,7 +98,7 @@ class Explainer:
             yield from self.graph.fused(node)
             if node.op.note:
                 yield Reason("apart", node.op.note)
-        yield from self.graph.apart(node)
+        yield from self.graph.separations(node)
         if self.plan is None:
             return
         numbers = list(self.plan.launches(name))
@@ -141,7 +143,7 @@ class Explainer:
                 yield reason
         if stored:
             outer = kernel.outputs[[v.name for v in kernel.body.outputs].index(name)]
-            for reason in self.graph.apart(kernel):
+            for reason in self.graph.separations(kernel):
                 if f"%{name}:" in reason.text:
                     yield reason
             yield from self.plan.memory(outer.name) if self.plan else ()
@@ -151,7 +153,7 @@ class Explainer:
             yield Reason("what", f"the loop {called(node)} makes it")
         else:
             yield self.graph.what(node)
-        yield from self.graph.apart(node)
+        yield from self.graph.separations(node)
         held = list(self.plan.memory(name)) if self.plan else []
         if not held and self.plan and node.op.name == "reshape":
             yield Reason("memory", f"the bytes of %{node.inputs[0].name}, by another name")
@@ -201,7 +203,7 @@ class Explainer:
         if not found:
             traced = next(iter(self.program.stages.values())).nodes
             for node in (n for n in traced if line in n.where.lines):
-                gone = self.graph.gone(node.outputs[0].name)
+                gone = self.graph.removed(node.outputs[0].name)
                 reasons += [Reason(r.topic, r.text, title(node)) for r in (gone or (None, []))[1]]
         if not reasons:
             raise self._unknown(line)

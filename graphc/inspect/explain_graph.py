@@ -1,5 +1,4 @@
-"""Explain a graph: which nodes share a kernel and why, which rule keeps others apart, and which
-pass removed a node.
+"""Explain a graph: which nodes share a kernel and why, and which pass removed a node.
 
 Fusion is a function of the graph before it, which a program keeps, so its reasons are found by
 running it once more.
@@ -105,9 +104,8 @@ class GraphReader:
             return "the kernel is built around it" if count > 1 else "it is the whole kernel"
         return "the others read what it makes at the same places, from registers"
 
-    def apart(self, node: Node) -> Iterator[Reason]:
-        """For each kernel that a node of the last graph reads from, and each that reads what it
-        makes, the rule that keeps the two apart."""
+    def separations(self, node: Node) -> Iterator[Reason]:
+        """Return the rule that separates a node from each kernel beside it."""
         for value, inner in self._inputs(node):
             for source in self._sources(value):
                 rule = self._rule(source, node, inner)
@@ -170,9 +168,11 @@ class GraphReader:
         shape = value.type.shape
         return next((rule for n in parts if (rule := misfit(n, shape))), TAKEN)
 
-    def gone(self, name: str) -> tuple[Node | None, list[Reason]] | None:
-        """For a value that the last graph has not: the node that made it, and which pass removed
-        it; None if no stage has it."""
+    def removed(self, name: str) -> tuple[Node | None, list[Reason]] | None:
+        """Return the node that made a value, and the pass that removed it.
+
+        It returns None if no stage has the value.
+        """
         last, node = -1, cast("Node | None", None)
         stages = list(self.program.stages.items())
         for number, makers in enumerate(self.makers):
@@ -196,8 +196,10 @@ class GraphReader:
 
 
 def _makers(graph: Graph) -> dict[str, Node | Value]:
-    """The node of `graph` or of its bodies that makes a value, by the value's name; the value
-    itself if it is an input or state."""
+    """Return for each value's name the node that makes it, in `graph` or its bodies.
+
+    For an input or state it is the value itself.
+    """
     found: dict[str, Node | Value] = {}
     for inner in (graph, *bodies(graph)):
         for node in inner.nodes:

@@ -1,5 +1,4 @@
-"""Explain a plan: why bytes are held, why a launch is on its stream, and what an event orders and
-costs. All of it is read off the plan's steps."""
+"""Explain a plan from its steps: memory, streams and events."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ class PlanReader:
     def memory(self, value: str) -> Iterator[Reason]:
         """Why the bytes of a value are held as long as they are."""
         for life in (life for life in self.lives if life.value == value):
-            yield Reason("memory", held(life))
+            yield Reason("memory", lifetime_text(life))
         for kind, bindings in (
             ("state, which stays on the device between calls", self.plan.state),
             ("an input of the call, read where the caller has it", self.plan.inputs),
@@ -61,7 +60,7 @@ class PlanReader:
         if place.segment == "work":
             for life in sorted(self.lives, key=lambda life: life.first):
                 if life.start < place.stop and place.start < life.stop:
-                    yield Reason("memory", held(life), f"%{life.value}")
+                    yield Reason("memory", lifetime_text(life), f"%{life.value}")
         for binding in (*self.plan.state, *self.plan.inputs, *self.plan.outputs):
             if binding.place.overlaps(place):
                 uses = [n for n, s in top_steps(self.plan) if _touches(s, binding.place)]
@@ -142,7 +141,7 @@ class PlanReader:
         return f"{step_name(self.steps[number])} (step {number})"
 
 
-def held(life: Life) -> str:
+def lifetime_text(life: Life) -> str:
     """Why the bytes of a value are held."""
     where = f" ({life.where})" if str(life.where) else ""
     until = (

@@ -18,8 +18,7 @@ MOST_NAMED = 4
 
 @dataclass(frozen=True)
 class Reason:
-    """One thing that is to be said of a subject. `about` names the other node, value, kernel or
-    step that it is about; "" if there is none."""
+    """One statement about a subject; `about` names another node, value or step, or is ""."""
 
     topic: str
     text: str
@@ -31,8 +30,10 @@ class Reason:
 
 @dataclass(frozen=True)
 class Explanation:
-    """`subject` says what was asked for, such as `kernel fc1_bias_relu` or `event e3`; `lines` are
-    the user's lines that it comes from. Prints as a line per reason."""
+    """The reasons for a subject, such as `kernel fc1_bias_relu` or `event e3`; prints one per line.
+
+    `lines` are the user's lines that it comes from.
+    """
 
     subject: str
     lines: tuple[str, ...]

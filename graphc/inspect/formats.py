@@ -21,8 +21,11 @@ CONTEXT = 2
 
 
 def stage_diffs(stages: Mapping[str, Graph]) -> dict[str, str]:
-    """By the name of each stage but the first what it changed, as a unified diff of the texts; ""
-    where it changed nothing. Columns are left out, or one long name would change every line."""
+    """Return for each stage but the first what it changed, as a unified diff of the texts.
+
+    It is "" where nothing changed. Texts are not aligned in columns, or one long name would change
+    every line.
+    """
     texts = [(name, list(_plain_lines(graph))) for name, graph in stages.items()]
     return {
         name: "\n".join(difflib.unified_diff(old, new, before, name, "", "", CONTEXT, lineterm=""))
@@ -58,8 +61,10 @@ def graph_dot(graph: Graph) -> str:
 
 
 def graph_json(graph: Graph) -> str:
-    """The graph as JSON: values, nodes with their bodies, outputs, updates. Constants go by their
-    digest, as in the text."""
+    """Return the graph as JSON: values, nodes with their bodies, outputs and updates.
+
+    Constants are replaced by their digests, as in the text.
+    """
     return json.dumps(_graph(graph), indent=1)
 
 

@@ -92,8 +92,10 @@ class Profile:
 
     @property
     def idle(self) -> float:
-        """Microseconds of a call in which no kernel runs: what the call itself takes, and what
-        streams wait for. Less than 0 by what kernels on several streams do beside each other."""
+        """Microseconds of a call in which no kernel runs: overhead and waits.
+
+        It is negative where kernels on several streams overlap.
+        """
         return self.step - self.microseconds if self.step else 0.0
 
     def __str__(self) -> str:
@@ -114,8 +116,11 @@ class Profile:
         return "\n".join([self._title(), *_aligned(lines)])
 
     def to_chrome_trace(self, path: str | Path) -> None:
-        """Write one call as a trace that Perfetto and chrome://tracing open: a track per stream, a
-        bar per launch, an arrow per event. GraphError if the file cannot be written."""
+        """Write one call as a trace for Perfetto and chrome://tracing.
+
+        It has a track per stream, a bar per launch and an arrow per event. It raises GraphError if
+        the file cannot be written.
+        """
         write_trace(Path(path), trace_events(self.program, self.plan, self.spans))
 
     def _nested(
@@ -131,10 +136,10 @@ class Profile:
 
     def _time(self, rows: Iterable[ProfileRow]) -> tuple[str, str]:
         total = sum(row.microseconds for row in rows)
-        return f"{total / 1000:.3f}", f"{100 * total / self._whole:.1f}"
+        return f"{total / 1000:.3f}", f"{100 * total / self._total_microseconds:.1f}"
 
     @property
-    def _whole(self) -> float:
+    def _total_microseconds(self) -> float:
         """Microseconds that shares are of: all calls, or the kernels where those are longer."""
         return self.repeats * max(self.step, self.microseconds) or 1.0
 
@@ -161,7 +166,7 @@ class Profile:
         if self.step:
             name = "overhead and idle" if self.idle >= 0 else "gained by streams"
             total = f"{self.idle * self.repeats / 1000:.3f}"
-            share = f"{100 * self.idle * self.repeats / self._whole:.1f}"
+            share = f"{100 * self.idle * self.repeats / self._total_microseconds:.1f}"
             mean = f"{self.idle:.1f}"
             yield name, "", "", str(self.repeats), total, share, mean, *[""] * 6
 
@@ -244,8 +249,11 @@ def gradients_of(program: Subject) -> dict[str, str]:
 
 
 def _parameters(graph: Graph) -> dict[str, str]:
-    """By the name of a gradient the parameter that it updates: what alone of all state, but for the
-    parameter's own moments, an update rule makes of it."""
+    """Return the parameter that each gradient updates, by the gradient's name.
+
+    It is the only state, besides the parameter's moments, that an update rule makes from the
+    gradient.
+    """
     states = {new.name: old.name for old, new in graph.updates}
     found: dict[str, str] = {}
     for kernel in (n for n in kernels_in(graph) if n.where.of_update_rule):

@@ -1,5 +1,7 @@
-"""One call of a program as a trace in Chrome's format, which Perfetto opens: a track per stream, a
-bar per launch, an arrow from who records an event to who waits for it."""
+"""One call of a program as a trace in Chrome's format, which Perfetto opens.
+
+It has a track per stream, a bar per launch, and an arrow from an event's record to its wait.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,10 @@ from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Record, Wait
 
 @dataclass(frozen=True)
 class Span:
-    """Microseconds, from the first start in the call, in which a step ran: one phase of a launch,
-    a copy or a loop. `step` is its number in the plan."""
+    """The time in which a step ran, in microseconds from the first start in the call.
+
+    It is one phase of a launch, a copy or a loop. `step` is its number in the plan.
+    """
 
     step: int
     start: float

@@ -15,11 +15,10 @@ class Affine:
 
 @dataclass(frozen=True)
 class Operand:
-    """How a contraction reads an operand: one affine index per axis of the operand, over the
-    iteration axes of the contraction. Reads outside the operand's extents give zero.
+    """How a contraction reads an operand: an affine index per axis, over the iteration axes.
 
-    `divisors[d]` > 1 says that the affine index of axis d is divided; where it does not divide
-    exactly the read gives zero (the gradient of a strided convolution).
+    Reads outside of the operand give zero. `divisors[d]` > 1 divides the index of axis d; where the
+    division is not exact the read gives zero, as in the gradient of a strided convolution.
     """
 
     index: tuple[Affine, ...]

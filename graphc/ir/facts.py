@@ -99,8 +99,10 @@ class Facts:
         return False
 
     def index(self, source: Type) -> tuple[Affine, ...] | None:
-        """For each axis of the only input, its index from the output's; None if it does not move
-        elements by an affine map."""
+        """Return for each axis of the only input its index from the output's.
+
+        It is None if the op does not move elements by an affine map.
+        """
         return None
 
     def iteration(self, a: Type, b: Type) -> Iteration:
@@ -122,8 +124,10 @@ class Facts:
         return None
 
     def word(self, derived: bool, of_state: bool) -> str:
-        """What kernels that do it are called; "" if it needs no mention. `derived` says that it is
-        part of a gradient, `of_state` that it reads parameters."""
+        """Return what kernels of this op are called, or "".
+
+        `derived` says that it is part of a gradient, `of_state` that it reads parameters.
+        """
         return self.name if self.called is None else self.called
 
     def lack(self, *inputs: Type) -> str:

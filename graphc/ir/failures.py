@@ -1,5 +1,4 @@
-"""Report a failing stage of the compiler as a bug in graphc, with the stage, the node at hand and
-the user's line."""
+"""Report a failing compiler stage as a bug in graphc, with the stage, node and user's line."""
 
 from __future__ import annotations
 
@@ -12,8 +11,11 @@ from graphc.ir import Node
 
 @contextmanager
 def stage(name: str, node: Node | None = None) -> Iterator[None]:
-    """Let a bug met inside be a PlanError about the stage `name` and about `node`, or about the
-    node that the code that failed had in its hands. The four exceptions of graphc pass."""
+    """Turn a bug met inside into a PlanError about the stage `name` and about `node`.
+
+    Without `node`, it is about the node that the failing code had in a local variable. The four
+    exceptions of graphc pass unchanged.
+    """
     try:
         yield
     except BUGS as bug:
@@ -26,8 +28,7 @@ def stage(name: str, node: Node | None = None) -> Iterator[None]:
 
 
 def _at_hand(bug: BaseException) -> Node | None:
-    """The node among the local variables of the innermost function called in the stage that has
-    one."""
+    """Return the node among the local variables of the innermost function that has one."""
     frames = []
     trace = bug.__traceback__
     while trace is not None:

@@ -33,8 +33,7 @@ class Node:
 
     @functools.cached_property
     def inferred(self) -> tuple[Type, ...]:
-        """What the op infers from the types of the inputs, once for all passes that keep the node:
-        see `infer_types`."""
+        """The output types that the op infers from its inputs, computed once; see `infer_types`."""
         return infer_types(self.op, [v.type for v in self.inputs])
 
     @property
@@ -101,8 +100,11 @@ class Graph:
 
 
 def infer_types(op: Op, inputs: Sequence[Type]) -> tuple[Type, ...]:
-    """What `op.infer` gives for inputs of these types; GraphError where it raises anything else, as
-    for attributes that do not fit, or gives no types."""
+    """Return the types of `op.infer` for inputs of these types.
+
+    It raises GraphError where `infer` raises anything else, as for attributes that do not fit, or
+    returns no types.
+    """
     if isinstance(op, type):
         raise GraphError(f"expected an op, got the class {op.__name__}: make one of it")
     try:
@@ -123,8 +125,11 @@ def infer_types(op: Op, inputs: Sequence[Type]) -> tuple[Type, ...]:
 
 
 def verify(graph: Graph) -> None:
-    """Raise GraphError unless every value is defined once, before its use, with the type that
-    its op infers, and every result exists. The message ends with the graph's text."""
+    """Raise GraphError unless a graph is valid; the message ends with the graph's text.
+
+    Every value is defined once, before its use, with the type that its op infers, and every result
+    exists.
+    """
     defined: dict[str, Value] = {}
 
     def define(value: Value) -> None:

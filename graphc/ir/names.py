@@ -15,8 +15,7 @@ class Names:
         """The number behind which none was free, by the name without it."""
 
     def fresh(self, base: str, suffix: str = "") -> str:
-        """`base`, or with the mark and the first free number of `first`, `first` + 1, ... behind
-        it; then the suffix."""
+        """Return `base`, if taken with the mark and the first free number, and the suffix."""
         name = whole = base + suffix
         number = self._last.get(whole, self._first - 1)
         while name in self._taken:

@@ -68,12 +68,11 @@ class Op(Facts):
         raise GraphError(f"{self.name} has no meaning in NumPy: write reference")
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
-        """The gradient of each input from those of the outputs, written in traced tensors and the
-        functions `f`.
+        """Return the gradient of each input from those of the outputs, in traced tensors.
 
-        None means zero; `grads` holds None only where the op has several outputs. A gradient may
-        keep the broadcast shape of the output: the caller sums it to the input's shape. Raises
-        GraphError where there is no gradient.
+        `f` holds the functions for it. None means zero; `grads` holds None only where the op has
+        several outputs. A gradient may keep the broadcast shape of the output: the caller sums it
+        to the input's shape. It raises GraphError where there is no gradient.
         """
         raise GraphError(f"{self.name} has no gradient")
 
@@ -99,13 +98,14 @@ class Op(Facts):
 
     @property
     def draws(self) -> bool:
-        """Whether samples differ though their inputs do not: each draws random numbers of its
-        own."""
+        """Whether equal samples give different results, since each draws its own numbers."""
         return False
 
     def evaluate(self, *inputs: Array) -> tuple[Array, ...]:
-        """What `reference` gives, or GraphError if that is no tuple of arrays. Floats of two bytes
-        are computed in float32; results that are such floats are rounded once."""
+        """Return what `reference` returns, or raise GraphError if that is no tuple of arrays.
+
+        f16 and bf16 are computed in float32, and results of these dtypes are rounded once.
+        """
         narrow = self.widens and any(is_narrow(x.dtype) for x in inputs)
         try:
             results = self.reference(*(map(widened, inputs) if narrow else inputs))
@@ -139,8 +139,10 @@ class Op(Facts):
         grads: Gradients,
         lines: Sequence[str] = (),
     ) -> Gradients:
-        """What `grad` gives, or GraphError if that is not a gradient or None for each input;
-        `lines` are the user's, for the messages."""
+        """Return what `grad` returns, or raise GraphError unless it fits the inputs.
+
+        `lines` are the user's, for the messages.
+        """
         try:
             parts = self.grad(f, inputs, outputs, cast(Tensors, grads))
             if not isinstance(parts, tuple | list) or len(parts) != len(inputs):

@@ -58,8 +58,10 @@ def names_of(graph: Graph) -> Names:
 
 
 def topological(nodes: Iterable[Node]) -> tuple[Node, ...]:
-    """The nodes in an executable order that keeps the given order where it can; PlanError if there
-    is none."""
+    """Return the nodes in an executable order that keeps the given one where it can.
+
+    It raises PlanError if there is none.
+    """
     pending = list(nodes)
     producer = {v: i for i, n in enumerate(pending) for v in n.outputs}
     order: list[Node] = []

@@ -1,6 +1,7 @@
-"""Sections: an axis cut into equal runs, each read or written whole, as a recurrent cell does with
-its gates. One kernel computes the sections of an element together: a value is read by slices that
-are sections of it, or made by a concat of sections.
+"""Sections: an axis divided into equal runs, such as the gates of a recurrent cell.
+
+Each section is read or written whole, by slices of a value or by a concat. One kernel computes all
+sections of an element together.
 """
 
 from __future__ import annotations
@@ -24,8 +25,7 @@ def sections_joined(node: Node) -> Sections | None:
 
 
 def sections_of_sums(body: Graph) -> Sections | None:
-    """The sections in which a body's epilogue reads what its contraction makes; None if it reads
-    that whole."""
+    """Return the sections in which a body's epilogue reads its contraction, or None."""
     made: set[Value] = set()
     for node in body.nodes:
         if node.op.contracts:

@@ -21,8 +21,10 @@ every segment."""
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: Any) -> Array:
-    """An uninitialised row-major array whose first byte lies on a multiple of ALIGNMENT, with at
-    least one vector of readable bytes behind it."""
+    """Return an uninitialized row-major array, aligned to ALIGNMENT bytes.
+
+    At least one vector of readable bytes follows it.
+    """
     return _aligned(np.empty, shape, np.dtype(dtype))
 
 
@@ -35,11 +37,13 @@ def _aligned(make: Callable[..., Array], shape: tuple[int, ...], dtype: np.dtype
 
 
 class StateBuffer:
-    """One piece of state. `array` is its host form (row-major, aligned) and never moves, so that
-    programs on the CPU may hold its address. Programs on other devices keep copies, which may lie
-    under a layout: `copies` maps a copy's name to it, and `current` names that which was written
-    last ("host" is the CPU). bf16 lies in it as two opaque bytes; `numpy` and `assign` speak of
-    float32."""
+    """One piece of state.
+
+    `array` is its host copy, row-major and aligned. It never moves, so that programs on the CPU may
+    keep its address. Programs on other devices have copies, perhaps under a layout: `copies` has
+    them by name, and `current` is the name of the one written last ("host" is the CPU). bf16 is
+    stored as two opaque bytes; `numpy` and `assign` take and return float32.
+    """
 
     def __init__(self, value: Any, dtype: Any = None) -> None:
         source = host_array(value)
@@ -101,8 +105,10 @@ class StateBuffer:
 
 
 class PackedBuffer(StateBuffer):
-    """What another buffer holds as it lies under a layout, whose blocks zeros fill: state that
-    nothing writes but `refresh`."""
+    """A copy of another buffer under a layout, with zeros in the rest of its blocks.
+
+    Only `refresh` writes it.
+    """
 
     def __init__(self, source: StateBuffer, layout: Layout) -> None:
         self.source, self.layout = source, layout
@@ -126,8 +132,11 @@ class PackedBuffer(StateBuffer):
 
 
 def stored(array: Array, layout: Layout) -> Array:
-    """What `array` holds as it lies in memory under a layout, of the type's `storage_shape`; zeros
-    fill its last block. Row-major it is the array itself, else it may be a view of it."""
+    """Return the elements of `array` as they lie in memory under a layout.
+
+    They have the type's `storage_shape`, with zeros in the rest of the last block. A row-major
+    array is returned itself; other results may be views of it.
+    """
     axis, width = layout.axis, layout.width
     if axis is None:
         return array
@@ -139,8 +148,7 @@ def stored(array: Array, layout: Layout) -> Array:
 
 
 def elements(array: Array, type: Type) -> Array:
-    """What a value holds, of its elements as they lie in memory: without the padding of its layout,
-    which may hold anything."""
+    """Return the elements of a value from memory, without the padding of its layout."""
     whole, axis = array.reshape(type.storage_shape), type.layout.axis
     if axis is None:
         return whole
@@ -157,8 +165,10 @@ def wrote(buffers: Iterable[StateBuffer], copy: str) -> None:
 
 
 def snapshot(buffers: Mapping[str, StateBuffer], what: str = "state_dict") -> dict[str, Array]:
-    """Fresh copies of the contents of all buffers as of one moment between calls, by their names;
-    of bf16 as float32. RunError, saying `what` was called, from within a call."""
+    """Return copies of all buffers as of one moment between calls, by name; bf16 as float32.
+
+    It raises RunError, saying that `what` was called, from within a call.
+    """
     with between_calls(buffers.values(), what):
         for buffer in buffers.values():
             buffer.refresh_host()
@@ -170,9 +180,11 @@ def overwrite(
     arrays: Mapping[str, Array],
     what: str = "load_state_dict",
 ) -> None:
-    """Overwrite the contents of all buffers, in one moment between calls. The arrays, of the same
-    names, have the buffers' shapes and dtypes that these can hold. RunError, saying `what` was
-    called, from within a call."""
+    """Overwrite all buffers at one moment between calls.
+
+    The arrays have the names and shapes of the buffers, and dtypes that these can hold. It raises
+    RunError, saying that `what` was called, from within a call.
+    """
     contents = {name: convert(arrays[name], b.array.dtype) for name, b in buffers.items()}
     with between_calls(buffers.values(), what):
         for name, buffer in buffers.items():

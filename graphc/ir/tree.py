@@ -13,8 +13,10 @@ Path = str
 
 
 def members(tree: Any) -> list[tuple[Any, Any]] | None:
-    """(index, key or field, what lies there) of a tuple, list, dict or dataclass, in order; None
-    for a leaf. Specs and modules are leaves."""
+    """Return (index, key or field, value) of a tuple, list, dict or dataclass; None for a leaf.
+
+    Specs and modules are leaves.
+    """
     if isinstance(tree, (tuple, list)):
         return list(enumerate(tree))
     if isinstance(tree, dict):
@@ -63,8 +65,10 @@ def map_leaves(function: Callable[[Path, Any], Any], tree: Any, path: Path = "")
 
 
 def structure(tree: Any) -> Any:
-    """The tree with every leaf replaced by "*": equal for trees that can stand for each other. A
-    dataclass stands there as a dict of its class's name and fields."""
+    """Return the tree with every leaf replaced by "*", to compare structures.
+
+    A dataclass becomes a dict of its class's name and fields.
+    """
     inside = members(tree)
     if inside is None:
         return None if tree is None else "*"

@@ -115,8 +115,10 @@ class Type:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Elements from one index to the next along each axis, of a value without blocks: it is
-        row-major, or one block holds the axis with lanes."""
+        """The elements from one index to the next along each axis, of a value without blocks.
+
+        It is row-major, or one block holds the axis with lanes.
+        """
         assert self.layout.axis is None or self.layout.in_one_block(self.shape), f"blocks of {self}"
         strides, step = [0] * self.rank, 1
         for axis in reversed(self.layout.order(self.rank)):
@@ -172,8 +174,7 @@ class Where:
 
     @property
     def of_update_rule(self) -> bool:
-        """Whether it belongs to an update rule, which no line of the user's model is charged
-        with."""
+        """Whether it belongs to an update rule, and not to a line of the user's model."""
         return self.derived and not self.lines
 
     def merge(self, other: Where) -> Where:

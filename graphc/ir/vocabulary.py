@@ -1,8 +1,7 @@
-"""The protocol of gradient rules: tensors with NumPy's operators, and the functions that a rule is
-given.
+"""The protocol of gradient rules: tensors with operators, and the functions that rules may use.
 
-Rules import neither tracing nor the functions, which stand above them: `Op.grad` gets a
-`Vocabulary`, so that a gradient is traced, fused and differentiated again like a user's code.
+Rules import neither tracing nor functions, which depend on ops: `Op.grad` gets a `Vocabulary`, so
+that a gradient is traced, fused and differentiated again like a user's code.
 """
 
 from __future__ import annotations

@@ -165,8 +165,10 @@ class _Check:
     def _culprit(
         self, before: str, after: str, made: Sequence[Mapping[str, Value]], result: Value
     ) -> Node | None:
-        """The first node that the result needs and that makes another value of a name than before,
-        or one that was not there."""
+        """Return the first node that a result needs and that computes something else than before.
+
+        It may also be a node that was not there before.
+        """
         graph = self.stages[after]
         needed, order = {result}, []
         for node in reversed(graph.nodes):

@@ -61,6 +61,6 @@ def threshold(index: Index, stop: int) -> tuple[Index, int]:
     return index, stop
 
 
-def apart(index: Index, n: int) -> tuple[tuple[Atom, int], ...]:
+def remainder_terms(index: Index, n: int) -> tuple[tuple[Atom, int], ...]:
     """The terms of an index that its remainder by n depends on."""
     return tuple((a, c % n) for a, c in index[1] if c % n)

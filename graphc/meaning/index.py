@@ -58,7 +58,7 @@ def row_major(indices: Sequence[Index], shape: Sequence[int]) -> Index:
     return combined(zip(indices, weights, strict=True))
 
 
-def taken_apart(number: Index, shape: Sequence[int]) -> Indices:
+def unraveled(number: Index, shape: Sequence[int]) -> Indices:
     """The indices of the element of this row-major number."""
     wide = [d for d, n in enumerate(shape) if n != 1]
     found = []
@@ -149,8 +149,7 @@ def atoms(index: Index) -> Iterable[Atom]:
 
 
 def digit_of(atom: Atom, name: Atom) -> set[int] | None:
-    """The weights of the digits of the variable that an atom is made of; None if it is made of
-    anything else of it."""
+    """Return the weights of the digits of a variable that an atom consists of, or None."""
     if atom[0] == VARIABLE:
         return None if atom == name else set()
     _, inner, n = atom

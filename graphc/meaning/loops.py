@@ -25,8 +25,7 @@ TIME = 30_000
 
 
 class Loop:
-    """A scan whose inputs `read` gives; `inside` gives the elements of values of its body from what
-    its inputs are."""
+    """A scan in terms: `read` gives its inputs, `inside` the elements of its body's values."""
 
     def __init__(
         self,
@@ -107,8 +106,7 @@ class Loop:
         return groups
 
     def _solve(self, carries: list[Carry]) -> None:
-        """What the carries, which depend on each other and on solved ones, are in each iteration,
-        and after the last."""
+        """Solve for carries that depend on each other, in each iteration and after the last."""
         terms = self.terms
         names = {
             c.old: terms.term("carry", self.depth, c.old.type.dtype, number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from graphc.meaning.conditions import Condition, apart, simplified, threshold
+from graphc.meaning.conditions import Condition, remainder_terms, simplified, threshold
 from graphc.meaning.index import (
     VARIABLE,
     Atom,
@@ -42,7 +42,7 @@ class Pieces(Rebuilding):
                 known[index, n] = (low, high)
         left = [(i, low, high, m) for (i, m), (low, high) in known.items()]
         for index, _, _, n in left:
-            single = apart(index, n) if n > 1 else ()
+            single = remainder_terms(index, n) if n > 1 else ()
             if len(single) == 1 and single[0][0][0] == VARIABLE and single[0][1] in (1, n - 1):
                 return self.by_residue(
                     single[0][0], n, lambda new: self._made_guard(left, term, other, new)
@@ -78,8 +78,11 @@ class Pieces(Rebuilding):
         return found
 
     def decides(self, body: Term, indices: Sequence[Index]) -> bool:
-        """Whether a condition within the body of a fold, or of one that this reads, is known where
-        it is read at `indices`. Those of all that is read behind would be too many."""
+        """Return whether a condition in the body of a fold is known where it is read.
+
+        It also looks at the bodies of folds that this one reads, but not further, which would be
+        too many.
+        """
         new = {(VARIABLE, PARAMETER + i, 0): index for i, index in enumerate(indices)}
         for index, low, high in self._conditions(body, True):
             first, last = span(replaced(index, new))
@@ -88,8 +91,10 @@ class Pieces(Rebuilding):
         return False
 
     def _conditions(self, body: Term, behind: bool) -> set[tuple[Index, int, int]]:
-        """(i, low, high) for each low <= i < high that guards within the body ask, and for each
-        of the cases, where it depends on a parameter; with those of the folds `behind` it."""
+        """Return (i, low, high) for each condition low <= i < high in guards and cases of the body.
+
+        i depends on a parameter. The folds `behind` it are included.
+        """
         if (body, behind) not in self._asked:
             found: set[tuple[Index, int, int]] = set()
             seen, waiting = {body}, [body]
@@ -122,7 +127,7 @@ class Pieces(Rebuilding):
     def residues(self, index: Index, n: int, parts: Sequence[Term]) -> Term:
         """The part whose number is the remainder of the index."""
         offset = index[0]
-        terms = apart(index, n)
+        terms = remainder_terms(index, n)
         parts = tuple(parts[(j + offset) % n] for j in range(n))
         if not terms or all(t == parts[0] for t in parts):
             return parts[0]
@@ -136,7 +141,7 @@ class Pieces(Rebuilding):
         return self.term("residues", plain, n, parts)
 
     def by_residue(self, name: Atom, n: int, part: Callable[[Mapping[Atom, Index]], Term]) -> Term:
-        """What `part` makes of a variable, taken apart by its remainder by n."""
+        """What `part` makes of a variable, split by its remainder by n."""
         parts: list[Term] = []
         for j in range(n):
             step = self.fresh(max(1, -(-(name[2] - j) // n)))

@@ -42,8 +42,11 @@ class Rebuilding(Table):
     def close(
         self, bodies: Sequence[Term], bound: Iterable[Atom], renames: bool = False
     ) -> tuple[tuple[Term, ...], Indices, dict[int, int]]:
-        """The bodies with parameters for the free parts of indices, what the parameters are, and
-        with `renames` the bound variables' extents by their new numbers."""
+        """Replace the free parts of indices in bodies by parameters.
+
+        It returns the bodies, the parameters, and with `renames` the sizes of bound variables by
+        their new numbers.
+        """
         own = frozenset(bound)
         parameters: dict[tuple[tuple[Atom, int], ...], tuple[int, int]] = {}
         """The number of each, and what the first index that is met adds to it."""
@@ -98,8 +101,10 @@ class Rebuilding(Table):
         only: frozenset[Atom] | None = None,
         order: Callable[[Condition], Any] = lambda _: 0,
     ) -> tuple[Term, ...]:
-        """The terms with all indices renamed, outer ones before inner ones, in order; those of a
-        guard's conditions, which come last, by `order`."""
+        """Rebuild terms with all indices renamed, outer ones before inner ones, in order.
+
+        The terms of a guard's conditions come last, by `order`.
+        """
         done: dict[Term, Term] = {}
         names: dict[Index, Index] = {}
 

@@ -30,7 +30,7 @@ import numpy as np
 
 from graphc.ir import Type
 from graphc.ir.op import Op
-from graphc.meaning.conditions import apart
+from graphc.meaning.conditions import remainder_terms
 from graphc.meaning.index import (
     VARIABLE,
     Atom,
@@ -59,9 +59,12 @@ class Terms(Pieces):
     """All terms of some graphs."""
 
     def at(self, source: Term, indices: Iterable[Index]) -> Term:
-        """An element of a source. A fold that is read at a fixed place is one of fewer parameters,
-        one that is read where its conditions are known has none of them: else it would not be what
-        a graph makes that computes nothing else of it."""
+        """Return an element of a source.
+
+        A fold that is read at a fixed index becomes one of fewer parameters, and one that is read
+        where its conditions are known loses them; otherwise it would differ from the term of a
+        graph that computes only this part.
+        """
         key = ("at", source, tuple(indices))
         found = self._numbers.get(key)
         if found is not None:
@@ -78,8 +81,11 @@ class Terms(Pieces):
         return self._fixed[key]
 
     def op(self, op: Op, *terms: Term) -> Term:
-        """A scalar expression. Of algebra it knows what real numbers and the passes agree on: the
-        order of a sum's terms and of two factors, neutral elements, and that -(-x) is x."""
+        """Return a scalar expression in normal form.
+
+        It uses the algebra that real numbers and the passes agree on: the order of summands and of
+        two factors, neutral elements, and -(-x) = x.
+        """
         if op.stops_gradient:
             return terms[0]
         if terms and all(self.keys[t][0] == "number" for t in terms):
@@ -108,8 +114,10 @@ class Terms(Pieces):
         return self.term("op", op, tuple(terms))
 
     def _converted(self, op: Widen | Cast, term: Term) -> Term | None:
-        """A conversion goes inward to where something is computed; a float of two bytes that was
-        widened is itself again when it is rounded."""
+        """Move a conversion inward to where something is computed.
+
+        A widened f16 or bf16 that is rounded is the original again.
+        """
         key = self.keys[term]
         if key[0] == "number":
             return self._folded(op, term)
@@ -186,14 +194,16 @@ class Terms(Pieces):
         return self.guard(outside, found, self.number(0, dtype)) if outside else found
 
     def _divided(self, term: Term, names: list[Atom]) -> tuple[Index, int, Atom] | None:
-        """An index of a bound variable and at most one other that must be a multiple of a number,
-        that number, and the bound variable."""
+        """Find an index of at most two variables that must be a multiple of a number.
+
+        It returns the index, the number and the bound variable.
+        """
         seen, waiting = {term}, [term]
         while waiting:
             key = self.keys[waiting.pop()]
             if key[0] == "guard":
                 for index, _, _, n in key[1]:
-                    left = apart(index, n) if n > 1 else ()
+                    left = remainder_terms(index, n) if n > 1 else ()
                     bound = [a for a, c in left if a in names and c in (1, n - 1)]
                     plain = all(a[0] == VARIABLE and c in (1, n - 1) for a, c in left)
                     if plain and len(left) <= 2 and len(bound) == 1:
@@ -207,10 +217,12 @@ class Terms(Pieces):
     def _fold_by_residue(
         self, names: list[Atom], body: Term, dtype: str, index: Index, n: int, bound: Atom
     ) -> Term:
-        """The sum where `index` is a multiple of n: of every n-th value of the bound variable, for
-        each remainder of the other one."""
+        """Sum over the values of the bound variable for which `index` is a multiple of n.
+
+        They are every n-th value, for each remainder of the other variable.
+        """
         others = [n for n in names if n != bound]
-        rest = [(a, c) for a, c in apart(index, n) if a != bound]
+        rest = [(a, c) for a, c in remainder_terms(index, n) if a != bound]
         factor = dict(index[1])[bound] % n
 
         def part(new: Mapping[Atom, Index]) -> Term:
@@ -227,8 +239,10 @@ class Terms(Pieces):
         return self.by_residue(rest[0][0], n, part) if rest else part({})
 
     def _sum(self, terms: Iterable[Term]) -> Term:
-        """The sum of terms in any order, without zeros. Pieces padded with zeros that tile an axis
-        are cases."""
+        """Return the sum of terms in any order, without zeros.
+
+        Pieces padded with zeros that tile an axis become cases.
+        """
         flat: list[Term] = []
         for term in terms:
             key = self.keys[term]

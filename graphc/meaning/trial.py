@@ -51,8 +51,10 @@ def difference(
     known: Iterable[str],
     arrays: Mapping[str, Array],
 ) -> Difference | None:
-    """How the values `pair` of two graphs differ; None if they do not. `known` are the names of
-    values that are equal in both."""
+    """Return how the values `pair` of two graphs differ, or None.
+
+    `known` are the names of values that are equal in both.
+    """
     cut = {name for name in known if name not in (pair[0].name, pair[1].name)}
     found, separated = _difference(before, after, pair, cut, arrays)
     if cut and (found is not None or separated < SEPARATE):

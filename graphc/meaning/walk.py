@@ -27,7 +27,7 @@ from graphc.meaning.index import (
     row_major,
     shifted,
     span,
-    taken_apart,
+    unraveled,
     variable,
 )
 from graphc.meaning.loops import Element, Loop, Read
@@ -54,8 +54,7 @@ WHOLE = 40_000
 
 
 class Walker:
-    """The elements of a graph's values. `inputs` gives those of its inputs, by default by name;
-    `arrays` has the contents of constants by digest, and takes up those of this graph."""
+    """The elements of a graph's values; `inputs` gives those of its inputs, else their names do."""
 
     def __init__(
         self,
@@ -202,7 +201,7 @@ class Walker:
     @staticmethod
     def _moved(op: Op, source: Type, kind: Type, indices: Indices) -> Indices | None:
         if isinstance(op, Reshape):
-            return taken_apart(row_major(indices, kind.shape), source.shape)
+            return unraveled(row_major(indices, kind.shape), source.shape)
         maps = op.index(source)
         if maps is None:
             return None

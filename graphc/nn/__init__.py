@@ -1,11 +1,11 @@
-"""Modules and layers, with the names, arguments and parameter shapes of torch.nn. Users get every
-class of modules and parameters below whose name has no underscore in front."""
+"""Modules and layers, with the names, arguments and parameter shapes of torch.nn."""
 
 from typing import TYPE_CHECKING
 
 from graphc.nn.buffer import *
 from graphc.nn.container import *
 from graphc.nn.layers.activation import *
+from graphc.nn.layers.adaptive_pooling import *
 from graphc.nn.layers.attention import *
 from graphc.nn.layers.batch_norm import *
 from graphc.nn.layers.convolution import *
@@ -13,12 +13,16 @@ from graphc.nn.layers.dropout import *
 from graphc.nn.layers.embedding import *
 from graphc.nn.layers.linear import *
 from graphc.nn.layers.loss import *
+from graphc.nn.layers.margin_loss import *
 from graphc.nn.layers.normalization import *
 from graphc.nn.layers.padding import *
 from graphc.nn.layers.pooling import *
 from graphc.nn.layers.quantized import *
 from graphc.nn.layers.recurrent import *
+from graphc.nn.layers.recurrent_cells import *
 from graphc.nn.layers.shape import *
+from graphc.nn.layers.softmax import *
+from graphc.nn.layers.threshold import *
 from graphc.nn.layers.transformer import *
 from graphc.nn.missing import missing as _missing
 from graphc.nn.module import *

@@ -1,4 +1,4 @@
-"""State that a module's own `forward` changes: counters, averages, codebooks."""
+"""Buffers: state that a module's own `forward` changes, such as counters and averages."""
 
 from __future__ import annotations
 
@@ -12,13 +12,28 @@ from graphc.trace import Builder, Operand, Tensor, current_builder, innermost_bu
 
 
 class Buffer(Parameter):
-    """State of a module that is not trained. In `forward`, `self.NAME = tensor` gives it its next
-    contents: what reads the attribute later in the same call sees them, every program from the
-    next call on. As in PyTorch, a name keeps what it was given: after `old = self.NAME;
-    self.NAME = new`, `old` is still what the buffer held before.
+    """State of a module that is not trained, but may be assigned in `forward`.
 
-    `data` as for a `Parameter`; shape and dtype stay. With `persistent=False` it is left out of
-    `state_dict`. Inside a scan's function it can be read alone.
+    In `forward`, `self.NAME = tensor` sets the next contents. Later reads of the attribute in the
+    same call see them, and every program sees them from the next call on. As in PyTorch, a variable
+    keeps what it was assigned: after `old = self.NAME; self.NAME = new`, `old` still holds the
+    previous contents. The function of a scan can read a buffer but not assign it.
+
+    Args:
+        data: The initial contents, as for a `Parameter`; shape and dtype stay.
+        persistent: Whether `state_dict` includes it.
+
+    Example:
+        >>> class Counter(nn.Module):
+        ...     def __init__(self):
+        ...         self.count = nn.Buffer(np.int64(0))
+        ...     def forward(self):
+        ...         self.count = self.count + 1
+        ...         return self.count
+        ...
+        >>> count = graphc.compile(Counter())
+        >>> count(), count()
+        (array(1), array(2))
     """
 
     is_value = False
@@ -34,16 +49,25 @@ class Buffer(Parameter):
         super().__setattr__(name, value)
 
     def assign(self, array: Any) -> None:
-        """Overwrite the contents; in a traced function, with a tensor, at each call of the
-        program. GraphError if shape or dtype do not fit."""
+        """Overwrite the contents; with a tensor in a traced function, at each call of the program.
+
+        Raises:
+            GraphError: The shape or dtype does not fit.
+        """
         if isinstance(array, Operand):
             self.become(array)
         else:
             super().assign(array)
 
     def become(self, value: Any) -> None:
-        """Let `value` (a tensor or a number) be the contents from here on in the traced
-        function. GraphError if shape or dtype do not fit."""
+        """Set the contents from here on in the traced function.
+
+        Args:
+            value: A tensor or a number.
+
+        Raises:
+            GraphError: The shape or dtype does not fit.
+        """
         builder = current_builder()
         old = builder.read_state(self.state)
         number = self.dtype if isinstance(value, bool | int | float) else None
@@ -55,7 +79,7 @@ class Buffer(Parameter):
         builder.update(old, functions.astype(new, self.dtype))
 
     def read(self) -> Buffer:
-        """The buffer outside of a traced function, and in one what it holds at this moment."""
+        """Return the buffer, or in a traced function its contents at this point."""
         builder = innermost_builder()
         return self if builder is None else _BufferValue(self, builder)
 
@@ -64,8 +88,10 @@ class Buffer(Parameter):
 
 
 class _BufferValue(Buffer):
-    """What a buffer held when a traced function read it. `assign` overwrites the buffer, and this
-    value with it."""
+    """The contents of a buffer at the moment when a traced function read it.
+
+    `assign` overwrites the buffer, and this value with it.
+    """
 
     is_value = True
 
@@ -92,7 +118,7 @@ class _BufferValue(Buffer):
 
 
 class _Values(tuple[Any, ...]):
-    """The values of a list that holds buffers. An item that is set is a buffer's next contents."""
+    """The values of a list that holds buffers; setting an item assigns to its buffer."""
 
     _source: Any
 
@@ -101,7 +127,7 @@ class _Values(tuple[Any, ...]):
 
 
 class _NamedValues(dict[Any, Any]):
-    """The same of a dict."""
+    """The values of a dict that holds buffers; setting an item assigns to its buffer."""
 
     _source: Any
 
@@ -111,8 +137,10 @@ class _NamedValues(dict[Any, Any]):
 
 
 def as_read(value: Any) -> Any:
-    """What reading an attribute that holds `value` gives: in a traced function buffers, also those
-    in lists, tuples and dicts, stand for what they hold at this moment."""
+    """Return the value of an attribute as a traced function sees it.
+
+    Buffers, also those in lists, tuples and dicts, are replaced by their contents at this point.
+    """
     if innermost_builder() is None or not _holds_buffers(value):
         return value
     if isinstance(value, Buffer):

@@ -1,4 +1,4 @@
-"""Modules made of modules."""
+"""Containers: modules and parameters in lists and dicts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Member = TypeVar("Member", Module, Parameter)
 
 
 class _Members(Module):
-    """Modules in order; each is an attribute of its own name, so paths are `0.weight`."""
+    """Modules in order; each is an attribute named after its index, so paths are `0.weight`."""
 
     def __len__(self) -> int:
         return len(vars(self))
@@ -24,13 +24,13 @@ class _Members(Module):
         return iter(vars(self).values())
 
     def __getitem__(self, index: int) -> Module:
-        """The module at a place, counted from the end if negative."""
+        """Return the module at an index; a negative one counts from the end."""
         if not -len(self) <= index < len(self):
             check.fail(f"{type(self).__name__}: no module {index}, there are {len(self)}")
         return list(self)[index]
 
     def append(self, module: Module) -> None:
-        """Put `module` at the end, named by its place."""
+        """Append a module, named after its index."""
         self._add(str(len(self)), module)
 
     def _add(self, name: str, module: Any) -> None:
@@ -41,8 +41,16 @@ class _Members(Module):
 
 
 class Sequential(_Members):
-    """Each module on the outputs of the one before. Made from modules, named "0", "1", ..., or
-    from one dict of name -> module."""
+    """Modules that are called one after another, each with the results of the one before.
+
+    Args:
+        *modules: Modules, which are named "0", "1", ..., or one dict from names to modules.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+        >>> graphc.trace(model, graphc.spec((3, 4))).outputs[0].type.shape
+        (3, 2)
+    """
 
     def __init__(self, *modules: Module | Mapping[str, Module]) -> None:
         named = modules[0] if len(modules) == 1 and isinstance(modules[0], Mapping) else None
@@ -56,7 +64,16 @@ class Sequential(_Members):
 
 
 class ModuleList(_Members):
-    """Modules that `forward` of another module walks; it cannot be called itself."""
+    """A list of modules for the `forward` of another module; it cannot be called.
+
+    Args:
+        modules: The modules.
+
+    Example:
+        >>> layers = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 2)])
+        >>> [name for name, _ in layers.named_parameters()]
+        ['0.weight', '0.bias', '1.weight', '1.bias']
+    """
 
     def __init__(self, modules: Iterable[Module] = ()) -> None:
         for module in modules:
@@ -116,7 +133,16 @@ class _ByName(Module, Generic[Member]):
 
 
 class ModuleDict(_ByName[Module]):
-    """Modules by name that `forward` of another module picks from; it cannot be called itself."""
+    """A dict of modules for the `forward` of another module; it cannot be called.
+
+    Args:
+        members: A dict, or pairs of names and modules.
+
+    Example:
+        >>> heads = nn.ModuleDict({"a": nn.Linear(4, 2)})
+        >>> [name for name, _ in heads.named_parameters()]
+        ['a.weight', 'a.bias']
+    """
 
     _noun = "module"
 
@@ -127,7 +153,15 @@ class ModuleDict(_ByName[Module]):
 
 
 class ParameterDict(_ByName[Parameter]):
-    """Parameters by name; what is no parameter becomes one."""
+    """A dict of parameters; values of other types become parameters.
+
+    Args:
+        members: A dict, or pairs of names and values.
+
+    Example:
+        >>> nn.ParameterDict({"scale": [1.0, 2.0]})["scale"]
+        Parameter(f32[2])
+    """
 
     _noun = "parameter"
 
@@ -136,14 +170,22 @@ class ParameterDict(_ByName[Parameter]):
 
 
 class ParameterList(Module):
-    """Parameters in order, named "0", "1", ...; what is no parameter becomes one."""
+    """A list of parameters, named "0", "1", ...; values of other types become parameters.
+
+    Args:
+        values: The values.
+
+    Example:
+        >>> nn.ParameterList([[1.0, 2.0]])[0]
+        Parameter(f32[2])
+    """
 
     def __init__(self, values: Iterable[Any] = ()) -> None:
         for value in values:
             self.append(value)
 
     def append(self, value: Any) -> None:
-        """Put a parameter at the end, named by its place."""
+        """Append a parameter, named after its index."""
         parameter = value if isinstance(value, Parameter) else Parameter(value)
         changes.count += 1
         vars(self)[str(len(self))] = parameter

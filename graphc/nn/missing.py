@@ -1,4 +1,4 @@
-"""Hints for names of torch.nn that are not here."""
+"""Error messages for names of torch.nn that graphc lacks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NEAREST = {
 
 
 def missing(name: str, known: Sequence[str]) -> str:
-    """The message of the AttributeError for `name`; names what comes nearest, if anything does."""
+    """Return the message of the AttributeError for `name`, with the nearest known name."""
     if name.startswith("Lazy") and name.removeprefix("Lazy") in known:
         plain = name.removeprefix("Lazy")
         return (
@@ -79,12 +79,12 @@ _METHODS = {
 
 
 def missing_method(layer: str, name: str) -> str:
-    """The message of the AttributeError for a module's attribute `name`."""
+    """Return the message of the AttributeError for an attribute `name` of a module."""
     hint = f": {_METHODS[name]}" if name in _METHODS else ""
     return f"{layer!r} object has no attribute {name!r}{hint}"
 
 
 def device_hint(name: object) -> str:
-    """What a module's `to` says of a device, which is no dtype; "" for anything else."""
+    """Return a hint for a module's `to` if `name` is a device, else ""."""
     kind = str(name).partition(":")[0]
     return f": {_DEVICES}" if kind in ("cuda", "cpu", "sim", "mps", "xpu") else ""

@@ -1,23 +1,20 @@
 """Modules: objects that hold parameters and other modules as attributes.
 
-Nothing is registered. Parameters and submodules are found where they are: as attributes, also
-within lists, tuples, dicts and dataclasses. So `super().__init__()` is not needed.
+Nothing is registered. Parameters and submodules are found among attributes and in the lists,
+tuples, dicts and dataclasses that they hold, so `super().__init__()` is not needed.
 
-A program reads the parameters that it was compiled with. `weight.assign(array)` writes into one;
-after another Parameter or Module was put in its place, calling the program is an error.
+A program reads the parameters that it was compiled with. `weight.assign(array)` overwrites one.
+Once another Parameter or Module replaces it, calling the program is an error.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
 from typing import Any, Self, TypeVar
 
-from graphc.base.dlpack import host_array
-from graphc.base.dtypes import can_hold
 from graphc.base.errors import GraphError
 from graphc.base.source_lines import user_line
 from graphc.ir import FLOATS, Array, Type, dtype_name, tree
@@ -25,6 +22,7 @@ from graphc.ir.state import StateBuffer, overwrite, snapshot
 from graphc.nn.buffer import Buffer, as_read
 from graphc.nn.missing import device_hint, missing_method
 from graphc.nn.parameter import Parameter, changes
+from graphc.nn.state_arrays import as_array, can_assign, mapping_of, type_text
 from graphc.nn.summary import Summary, summary_of
 from graphc.trace import Builder, current_builder, innermost_builder
 
@@ -33,7 +31,18 @@ ForwardHook = Callable[["Module", tuple[Any, ...], Any], Any]
 
 
 class Module:
-    """Base of all layers and models. A subclass sets attributes and defines `forward`."""
+    """Base class of all layers and models; a subclass sets attributes and defines `forward`.
+
+    Example:
+        >>> class Scale(nn.Module):
+        ...     def __init__(self):
+        ...         self.factor = nn.Parameter([2.0])
+        ...     def forward(self, x):
+        ...         return self.factor * x
+        ...
+        >>> graphc.compile(Scale(), graphc.spec(2))(np.array([1, 2], np.float32))
+        array([2., 4.], dtype=float32)
+    """
 
     # Not among the attributes, which are the members of some modules.
     __slots__ = ("__dict__", "__weakref__", "_hooks", "_own_training")
@@ -50,11 +59,11 @@ class Module:
             setattr(cls, "__init__", _named_after(cls, inherited))  # noqa: B010
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The outputs, from traced tensors."""
+        """Return the outputs for traced tensors; a subclass overrides it."""
         raise GraphError(f"{type(self).__name__} has no forward method ({', '.join(user_line())})")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """`forward`, its nodes named after the attribute that holds this module."""
+        """Call `forward`, and name its nodes after the attribute that holds this module."""
         builder = current_builder()
         name = self._name_in(builder)
         _running.modules.append(self)
@@ -105,10 +114,11 @@ class Module:
 
     @property
     def training(self) -> bool:
-        """Whether this module trains, which decides for dropout and for norms that keep running
-        statistics: what `train` or `eval` said last. Where neither was called it is as in the
-        module that calls this one, in the outermost as compile's `training` says; True outside of
-        a traced function."""
+        """Whether this module trains, for dropout and for norms with running statistics.
+
+        It is what `train` or `eval` set last. Before that it is the mode of the calling module, and
+        of the outermost one compile's `training`; outside of traced functions it is True.
+        """
         if hasattr(self, "_own_training"):
             return self._own_training
         builder = innermost_builder()
@@ -124,9 +134,23 @@ class Module:
         self._own_training = mode
 
     def register_forward_hook(self, hook: ForwardHook) -> Callable[[], None]:
-        """Call `hook(module, arguments, outputs)` behind each `forward` in the functions that are
-        traced from now on; what it returns, if it is not None, takes the place of the outputs.
-        `lambda m, x, y: graphc.show(y, "fc1")` shows them. Gives a function that ends it."""
+        """Call a function after each `forward` in functions that are traced from now on.
+
+        Args:
+            hook: A function of (module, arguments, outputs); what it returns, unless None, replaces
+                the outputs.
+
+        Returns:
+            A function that removes the hook.
+
+        Raises:
+            GraphError: `hook` is not a function.
+
+        Example:
+            >>> layer = nn.Linear(2, 2)
+            >>> remove = layer.register_forward_hook(lambda module, arguments, outputs: -outputs)
+            >>> remove()
+        """
         if not callable(hook):
             raise GraphError(
                 f"{type(self).__name__}: register_forward_hook expected a function, got "
@@ -139,36 +163,59 @@ class Module:
         return lambda: hooks.remove(hook)
 
     def train(self, mode: bool = True) -> Self:
-        """Let this module and all inside it train in the programs compiled from now on, or with
-        False not. Programs that are there already stay as they are."""
+        """Set the mode of this module and all inside it, for programs compiled from now on.
+
+        Args:
+            mode: Whether they train.
+        """
         for module in self.modules():
             module.training = mode
         return self
 
     def eval(self) -> Self:
-        """`train(False)`: dropout passes everything, norms use their running statistics."""
+        """Set evaluation mode: dropout is off, and norms use their running statistics."""
         return self.train(False)
 
     def parameters(self) -> Iterator[Parameter]:
-        """Every parameter once, those that are not trainable included."""
+        """Iterate over all parameters, each once, also those that are not trainable."""
         return (parameter for _, parameter in self.named_parameters())
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """(path such as `block1.conv2.weight`, parameter), each parameter once."""
+        """Iterate over (path, parameter), each parameter once.
+
+        A path is like `block1.conv2.weight`.
+
+        Example:
+            >>> dict(nn.Linear(3, 2).named_parameters())
+            {'weight': Parameter(f32[2,3]), 'bias': Parameter(f32[2])}
+        """
         return _once((n, p) for n, p in _walk(self, "", ()) if isinstance(p, Parameter))
 
     def modules(self) -> Iterator[Module]:
-        """This module and every one inside it, each once."""
+        """Iterate over this module and all modules inside it, each once."""
         return (module for _, module in self.named_modules())
 
     def named_modules(self) -> Iterator[tuple[str, Module]]:
-        """(path such as `block1.conv2`, module), each module once; this one's path is empty."""
+        """Iterate over (path, module), each module once; the path of this module is empty.
+
+        Example:
+            >>> [name for name, _ in nn.Sequential(nn.ReLU(), nn.ReLU()).named_modules()]
+            ['', '0', '1']
+        """
         inside = ((n, m) for n, m in _walk(self, "", ()) if isinstance(m, Module))
         return _once(iter([("", self), *inside]))
 
     def to(self, dtype: Any) -> Module:
-        """This module with every float parameter converted to `dtype`, a float one such as
-        "bfloat16". Programs that were compiled before must be compiled again."""
+        """Convert all float parameters to another dtype.
+
+        Programs that were compiled before must be compiled again.
+
+        Args:
+            dtype: A float dtype, such as "bfloat16".
+
+        Raises:
+            GraphError: `dtype` is no float dtype.
+        """
         try:
             kind = dtype_name(dtype)
         except GraphError as unknown:
@@ -185,21 +232,39 @@ class Module:
         return self
 
     def state_dict(self) -> dict[str, Array]:
-        """Path -> a copy of the parameter's contents as of the last finished step. A parameter
-        that is held at two paths is there twice, as in PyTorch. bf16 comes as float32."""
+        """Return copies of all parameters, as of the last finished step.
+
+        A parameter that is held at two paths occurs twice, as in PyTorch. bf16 is returned as
+        float32.
+
+        Returns:
+            A dict from paths to NumPy arrays.
+
+        Example:
+            >>> {name: array.shape for name, array in nn.Linear(3, 2).state_dict().items()}
+            {'weight': (2, 3), 'bias': (2,)}
+        """
         own = _saved(self)
         return snapshot({name: parameter.state for name, parameter in own})
 
     def state_types(self) -> dict[str, Type]:
-        """Path -> the parameter's type, of what `state_dict` gives."""
+        """Return a dict from paths to the types of what `state_dict` returns."""
         return {name: p.type for name, p in _saved(self)}
 
     def load_state_dict(self, state: Mapping[str, Any] | Module, strict: bool = True) -> None:
-        """Overwrite the parameters with `state`: path -> array, or anything with `__array__`; or
-        with those of another module.
+        """Overwrite the parameters; if anything does not fit, none is changed.
 
-        All or nothing: GraphError lists every missing and unexpected name (ignored unless
-        `strict`) and every shape and dtype that does not fit, and then nothing is changed.
+        Args:
+            state: A dict from paths to arrays, or a module of the same structure.
+            strict: Whether missing and unexpected names are errors.
+
+        Raises:
+            GraphError: A name is missing or unexpected, or a shape or dtype does not fit; the
+                message lists all.
+
+        Example:
+            >>> model, copy = nn.Linear(3, 2), nn.Linear(3, 2)
+            >>> copy.load_state_dict(model.state_dict())
         """
         own = dict(_saved(self))
         state = mapping_of("load_state_dict", state)
@@ -211,25 +276,31 @@ class Module:
             ]
             problems += [f"unexpected {name}" for name in state if name not in own]
         for name, array in arrays.items():
-            if not fits(array, own[name].type):
-                problems.append(f"{name}: expected {own[name].type}, got {describe(array)}")
+            if not can_assign(array, own[name].type):
+                problems.append(f"{name}: expected {own[name].type}, got {type_text(array)}")
         if problems:
             raise GraphError("\n  ".join([f"load_state_dict: {type(self).__name__}", *problems]))
         overwrite({name: own[name].state for name in arrays}, arrays)
 
     def own_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """(path, parameter) of those that are not a module's inside this one."""
+        """Iterate over (path, parameter) of this module without the modules inside it."""
         return ((n, p) for n, p in _members(self) if isinstance(p, Parameter))
 
     def summary(self) -> Summary:
-        """A table of all modules, their parameters and how many numbers these are; prints, and
-        shows in notebooks."""
+        """Return a table of all modules and their parameters, which prints and shows in notebooks.
+
+        Example:
+            >>> print(nn.Linear(3, 2).summary())
+            Linear: 8 elements, 8 of them trainable, 32 bytes
+            path  module  parameters                    elements
+                  Linear  weight f32[2,3], bias f32[2]         8
+        """
         modules = self.named_modules()
         owned = ((path, type(m).__name__, list(m.own_parameters())) for path, m in modules)
         return summary_of(type(self).__name__, owned)
 
     def describe(self) -> str:
-        """The arguments, as `repr` prints them."""
+        """Return the arguments as `repr` prints them."""
         return ""
 
     def __repr__(self) -> str:
@@ -325,42 +396,3 @@ def _once(items: Iterator[tuple[str, T]]) -> Iterator[tuple[str, T]]:
         if id(item) not in seen:
             seen.add(id(item))
             yield name, item
-
-
-def mapping_of(function: str, source: Any) -> Mapping[str, Any]:
-    """`source` if it is a mapping, what its `state_dict` gives if it has one, else GraphError."""
-    if isinstance(source, Mapping):
-        return source
-    if not isinstance(source, type) and callable(getattr(source, "state_dict", None)):
-        state: Mapping[str, Any] = source.state_dict()
-        return state
-    hint = "; load_weights reads a file" if isinstance(source, str | os.PathLike) else ""
-    raise GraphError(
-        f"{function}: expected a module or a mapping of names to arrays, "
-        f"got {type(source).__name__}{hint} ({', '.join(user_line())})"
-    )
-
-
-def as_array(name: str, value: Any) -> Array:
-    """`value` as a NumPy array, or GraphError. PyTorch's tensors may need gradients or lie on
-    another device."""
-    for method in ("detach", "cpu"):
-        value = getattr(value, method, lambda value=value: value)()
-    try:
-        array = host_array(value, name)
-    except TypeError as error:
-        raise GraphError(f"{name}: {type(value).__name__} gives no array: {error}") from None
-    return array
-
-
-def fits(array: Array, expected: Type) -> bool:
-    """Whether `array` may be written into a buffer of that type."""
-    return array.shape == expected.shape and can_hold(expected.numpy_dtype, array.dtype)
-
-
-def describe(array: Array) -> str:
-    """Dtype and shape, as a type prints."""
-    try:
-        return str(Type(array.shape, dtype_name(array.dtype)))
-    except GraphError:
-        return f"{array.dtype}[{','.join(map(str, array.shape))}]"

@@ -1,4 +1,4 @@
-"""A tensor that belongs to a module and lives between calls."""
+"""Parameters: tensors that belong to a module and live between calls."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from graphc.trace import Builder, Operand, Size, Tensor, innermost_builder
 
 
 class _Changes:
-    """How often the structure of modules may have changed: a parameter was made or given another
-    buffer, or an attribute of a module was set. Programs compare it at each call."""
+    """Counts changes to the structure of modules, which programs compare at each call.
+
+    A change is a new parameter, a new buffer of one, or an attribute of a module that was set.
+    """
 
     count = 0
 
@@ -25,15 +27,23 @@ changes = _Changes()
 
 
 class Parameter(Operand):
-    """State of a module: `data` as it is at first; update rules change it if `trainable`.
+    """State of a module that update rules change, if it is trainable.
 
-    Python numbers and lists become float32 (integers stay i64 where they are not trainable);
-    arrays keep their dtype, so np.ones(3) gives f64[3]. A program is compiled for what `trainable`
-    says then; after another is set, calling a program that would do otherwise is an error. In a
-    traced function a parameter has a tensor's operators and can be given to every function. All
-    programs that read it share the one buffer, which `assign` overwrites; where another parameter
-    takes its place, calling a program that was compiled before is an error. Raises GraphError for a
-    trainable one that is not float.
+    In a traced function, a parameter has a tensor's operators and can be passed to every function.
+    All programs that read it share one buffer. A program is compiled for the value of `trainable`;
+    if it changes, calling the program is an error.
+
+    Args:
+        data: The initial contents. Python numbers and lists become float32 (integers stay i64 if
+            not trainable); arrays keep their dtype.
+        trainable: Whether update rules change it.
+
+    Raises:
+        GraphError: A trainable parameter is not a float.
+
+    Example:
+        >>> nn.Parameter([[1.0, 2.0]])
+        Parameter(f32[1,2])
     """
 
     persistent = True
@@ -65,12 +75,13 @@ class Parameter(Operand):
 
     @property
     def type(self) -> Type:
-        """Shape and dtype; in a function that `vmap` maps over it, those of one sample."""
+        """The shape and dtype; in a function that `vmap` maps over it, those of one sample."""
         builder = innermost_builder()
         return self.state.type if builder is None else builder.type_of(self.state)
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The size of each axis."""
         return self.type.shape
 
     @property
@@ -80,25 +91,43 @@ class Parameter(Operand):
 
     @property
     def ndim(self) -> int:
+        """The number of axes."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """Elements."""
+        """The number of elements."""
         return Size(self.type.size)
 
     def contents(self, builder: Builder) -> Tensor:
-        """The tensor that stands for it at this point of a traced function."""
+        """Return the tensor that stands for the parameter at this point of a traced function."""
         builder.note_read(self)
         return builder.contents(self.state)
 
     def numpy(self) -> Array:
-        """A copy of the contents as of the last finished step."""
+        """Return a copy of the contents as of the last finished step.
+
+        Example:
+            >>> nn.Parameter([1.0, 2.0]).numpy()
+            array([1., 2.], dtype=float32)
+        """
         return self.state.numpy()
 
     def assign(self, array: Any) -> None:
-        """Overwrite the contents; programs see them from the next call on. `array` is anything
-        with `__array__`. GraphError if its shape or dtype do not fit."""
+        """Overwrite the contents; programs see them from the next call on.
+
+        Args:
+            array: An array, or anything with `__array__`.
+
+        Raises:
+            GraphError: The shape or dtype does not fit.
+
+        Example:
+            >>> weight = nn.Parameter([1.0, 2.0])
+            >>> weight.assign(np.array([3.0, 4.0], np.float32))
+            >>> weight.numpy()
+            array([3., 4.], dtype=float32)
+        """
         try:
             self.state.assign(array, "Parameter.assign")
         except GraphError as unfit:

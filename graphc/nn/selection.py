@@ -1,4 +1,4 @@
-"""Select parameters: those of modules, listed ones, or those whose names a function accepts."""
+"""Select parameters by module, by list, or by a predicate on names."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ Predicate = Callable[[str], Any]
 
 
 class Selection:
-    """What `what` stands for: a module, a parameter, an iterable of both, or a function that is
-    true of names such as `encoder.fc1.weight`. GraphError, beginning with `said`, for others."""
+    """The parameters that `what` selects.
+
+    `what` is a module, a parameter, an iterable of both, or a predicate on names such as
+    `encoder.fc1.weight`. For anything else it raises GraphError, whose message begins with `said`.
+    """
 
     def __init__(self, said: str, what: Any) -> None:
         self.said = said
@@ -36,15 +39,15 @@ class Selection:
         """The parameters of all entries, each once."""
 
     def lists(self, parameter: Parameter) -> bool:
-        """Whether the parameter is one of those of the entries."""
+        """Return whether an entry holds the parameter."""
         return any(p is parameter for p in self.listed)
 
     def accepts(self, name: str) -> bool:
-        """Whether there is a predicate that is true of `name`."""
+        """Return whether a predicate is true of `name`."""
         return self.predicate is not None and bool(self.predicate(name))
 
     def of(self, parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
-        """Those of `parameters` that are meant. GraphError for an entry that has none of them."""
+        """Return the selected parameters; raise GraphError for an entry that selects none."""
         for entry in self.entries:
             own = list(_parameters(entry))
             if not any(p is q for p in own for q in parameters.values()):

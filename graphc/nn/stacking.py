@@ -1,4 +1,4 @@
-"""Several modules of one kind as one, whose parameters have a first axis for them."""
+"""Stack modules of one kind into one, for `vmap`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,23 @@ from graphc.nn.module import Module
 
 
 def stack_modules(modules: Sequence[Module]) -> Module:
-    """A copy of the first module whose parameters hold those of all, along a new first axis.
+    """Return a copy of a module whose parameters stack those of all modules on a new first axis.
 
     `graphc.vmap(fn)(stack_modules(models), ...)` calls `fn` with each of the models: one program
-    computes, or trains, all of them. GraphError unless all have parameters of one set of names,
-    shapes and dtypes.
+    computes, or trains, all of them.
+
+    Args:
+        modules: Modules with parameters of the same names, shapes and dtypes.
+
+    Returns:
+        A module like the first one.
+
+    Raises:
+        GraphError: The parameters differ.
+
+    Example:
+        >>> nn.stack_modules([nn.Linear(3, 2), nn.Linear(3, 2)]).weight.shape
+        (2, 2, 3)
     """
     found = list(modules)
     if not found or not all(isinstance(m, Module) for m in found):
@@ -38,8 +50,22 @@ def stack_modules(modules: Sequence[Module]) -> Module:
 
 
 def unstack_modules(module: Module) -> list[Module]:
-    """What `stack_modules` put together, each as a module of its own with a copy of its
-    parameters."""
+    """Split a module that `stack_modules` made into modules with copies of their parameters.
+
+    Args:
+        module: The module.
+
+    Returns:
+        One module for each index of the first axis.
+
+    Raises:
+        GraphError: The parameters differ in their first size.
+
+    Example:
+        >>> stacked = nn.stack_modules([nn.Linear(3, 2), nn.Linear(3, 2)])
+        >>> [model.weight.shape for model in nn.unstack_modules(stacked)]
+        [(2, 3), (2, 3)]
+    """
     extents = {p.shape[:1] for p in module.parameters()}
     if len(extents) != 1 or () in extents:
         got = ", ".join(f"{n} {t}" for n, t in module.state_types().items()) or "none"

@@ -1,4 +1,4 @@
-"""A table of a model: each module, its own parameters, how many numbers they are."""
+"""A table of a model: its modules, their parameters and the number of elements."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SummaryRow:
 
 @dataclass(frozen=True)
 class Summary:
-    """Rows in the order of the attributes. Prints as a table."""
+    """The rows in the order of the attributes; prints as a table."""
 
     model: str
     rows: tuple[SummaryRow, ...]
@@ -38,7 +38,7 @@ class Summary:
 
     @property
     def title(self) -> str:
-        """The sums of all rows."""
+        """The sums over all rows."""
         return (
             f"{self.model}: {self.elements:,} elements, {self.trainable:,} of them trainable, "
             f"{self.nbytes:,} bytes"
@@ -60,7 +60,7 @@ class Summary:
 
 
 def summary_of(model: str, modules: Iterable[Owned]) -> Summary:
-    """The table of `model` and every module in it: path, class and own parameters of each."""
+    """Return the table of `model` from (path, class, own parameters) of each module in it."""
     seen: set[int] = set()
     rows, parameters = [], []
     for path, layer, own in modules:

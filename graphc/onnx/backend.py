@@ -26,8 +26,7 @@ class Prepared(BackendRep):
         self.static = static_inputs(model)
 
     def run(self, inputs: Any, **options: Any) -> tuple[Any, ...]:
-        """The outputs for arrays in the order of the model's inputs, in the dtypes that the model
-        declares."""
+        """Return the outputs for arrays in the order of the inputs, in the declared dtypes."""
         graph = self.model.graph
         initial = {t.name for t in graph.initializer}
         names = [

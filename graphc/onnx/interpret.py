@@ -24,10 +24,10 @@ from graphc.ir.interpret import evaluate
 from graphc.nn import Parameter
 from graphc.onnx.needed import needed
 from graphc.onnx.operators import rule_of
-from graphc.onnx.operators.rules import NotOffered, Rule, Values
+from graphc.onnx.operators.rules import Rule, UnsupportedError, Values
 from graphc.onnx.operators.shapes import LARGEST
 from graphc.onnx.reading import array_from, dense, label
-from graphc.onnx.schemas import Opsets, version_of, written_out
+from graphc.onnx.schemas import Opsets, schema_function, version_of
 from graphc.trace import Builder, Tensor, current_builder
 
 MOST_NODES = 10_000
@@ -35,8 +35,10 @@ MOST_NODES = 10_000
 
 
 class Interpreter:
-    """Runs graphs of one model while a function is traced. `folder` is that of external data,
-    `file` what nodes say they come from."""
+    """Runs the graphs of one model while a function is traced.
+
+    `folder` has its external data, `file` is what nodes give as their source.
+    """
 
     def __init__(
         self, functions: Sequence[FunctionProto], folder: Path | None, file: str = "model"
@@ -47,8 +49,10 @@ class Interpreter:
         """How many nodes may still be run."""
 
     def graph(self, graph: GraphProto, values: dict[str, Values], opsets: Opsets) -> list[Values]:
-        """The outputs of a graph; `values` are those of its inputs and of what it may read from
-        outside, and are added to."""
+        """Return the outputs of a graph.
+
+        `values` holds its inputs and what it may read from outside; results are added to it.
+        """
         for tensor in graph.initializer:
             if tensor.name not in values:
                 values[tensor.name] = array_from(tensor, self.folder)
@@ -90,7 +94,7 @@ class Interpreter:
             rule = rule_of(node.domain, node.op_type)
             if rule is not None:
                 return _applied(rule, node, inputs, attributes, version_of(node, opsets))
-            function, defaults = written_out(node, inputs, version_of(node, opsets))
+            function, defaults = schema_function(node, inputs, version_of(node, opsets))
             attributes = {
                 name: self._attribute(a, {}, {}, {}) for name, a in defaults.items()
             } | attributes
@@ -223,7 +227,7 @@ def _applied(
 def _check_known(rule: Rule, node: NodeProto, inputs: Sequence[Values]) -> None:
     for place, value in enumerate(inputs):
         if isinstance(value, Tensor | list) and rule.is_static(place):
-            raise NotOffered(
+            raise UnsupportedError(
                 f"{node.op_type} expected {rule.inputs[place]} to be known when the model is "
                 f"traced, but {node.input[place]!r} is computed; constants= gives inputs values"
             )
@@ -245,7 +249,7 @@ def _computed(builder: Builder, results: Sequence[Values]) -> list[Values]:
     graph = builder.graph(tensors)
     for node in graph.nodes:
         if any(math.prod(value.type.shape) > LARGEST for value in node.outputs):
-            raise NotOffered(f"a constant has more than {LARGEST} elements")
+            raise UnsupportedError(f"a constant has more than {LARGEST} elements")
     arrays = iter(evaluate(graph, ())[0])
 
     def value_of(result: Values) -> Values:

@@ -1,4 +1,4 @@
-"""A model from an ONNX file as a module."""
+"""Models from ONNX files as modules."""
 
 from __future__ import annotations
 
@@ -35,12 +35,20 @@ _STATISTICS = {"BatchNormalization": (3, 4)}
 def load(
     source: str | os.PathLike[str] | bytes | ModelProto, constants: Mapping[str, Any] | None = None
 ) -> Model:
-    """The model as a module. `source` is a path, a file's bytes or an `onnx.ModelProto`;
-    `constants` gives values to inputs, above all those that decide shapes.
+    """Load a model from an ONNX file.
 
-    Float initializers are parameters by their names, but for what shapes depend on. GraphError if
-    the file is no valid model, has operators that are not offered, all of which it lists, or has
-    inputs without a value here that must be known.
+    Float initializers become parameters by their names, unless shapes depend on them.
+
+    Args:
+        source: A path, the bytes of a file, or an `onnx.ModelProto`.
+        constants: Values of inputs, such as those that shapes depend on.
+
+    Returns:
+        A module.
+
+    Raises:
+        GraphError: The file is no valid model, has unsupported operators, which the message lists,
+            or needs values that `constants` lacks.
     """
     model, folder = read(source)
     name = Path(source).name if isinstance(source, str | os.PathLike) else "model"
@@ -49,8 +57,10 @@ def load(
 
 
 class Model(nn.Module):
-    """A loaded model: called with a tensor for each of `inputs`, it returns one tensor, or a tuple
-    of them, as `outputs` says."""
+    """A model from an ONNX file.
+
+    It takes a tensor for each of `inputs`, and returns one for each of `outputs`.
+    """
 
     def __init__(
         self, model: ModelProto, constants: dict[str, Any], folder: Path | None, file: str
@@ -105,8 +115,7 @@ class Model(nn.Module):
             )
 
     def _constants(self, given: Mapping[str, Any]) -> dict[str, Values]:
-        """The values that inputs are given: arrays, lists of them for sequences, None for what is
-        optional."""
+        """Return the given values of inputs: arrays, lists of them, or None for optional ones."""
         inputs = {v.name: v.type.WhichOneof("value") for v in self._proto.graph.input}
         for name in given:
             if name not in inputs:
@@ -121,8 +130,14 @@ class Model(nn.Module):
         }
 
     def specs(self, **extents: int) -> tuple[Any, ...]:
-        """The specs of the inputs as the file declares them, with the extents that it leaves open
-        by their names there. GraphError where one is not given."""
+        """Return the specs of the inputs as the file declares them.
+
+        Args:
+            **extents: Sizes that the file leaves open, by their names.
+
+        Raises:
+            GraphError: A size is missing.
+        """
         return tuple(self._spec(v, extents) for v in self._declared)
 
     def _spec(self, declared: ValueInfoProto, extents: Mapping[str, int]) -> Any:
@@ -141,7 +156,7 @@ class Model(nn.Module):
 
     @property
     def forward(self) -> Callable[..., Any]:
-        """The function of the inputs, by their names as far as Python can have them."""
+        """The function of the inputs, by their names where Python allows them."""
 
         def forward(*inputs: Values) -> Any:
             return self._run(*inputs)
@@ -191,7 +206,7 @@ class Model(nn.Module):
 
 
 def static_inputs(model: ModelProto) -> set[str]:
-    """The names of inputs and initializers whose values must be known when the model is traced."""
+    """Return the inputs and initializers whose values must be known when the model is traced."""
     functions = {(f.domain, f.name, f.overload): f for f in model.functions}
     return needed(model.graph, functions)
 

@@ -1,5 +1,4 @@
-"""Find the values of a graph that must be known when it is traced, and the operators without a
-rule."""
+"""Find the values that must be known when a graph is traced, and operators without a rule."""
 
 from __future__ import annotations
 
@@ -19,9 +18,10 @@ _SHAPES = ("Shape", "Size")
 def needed(
     graph: GraphProto | FunctionProto, functions: Functions, outputs: Sequence[str] = ()
 ) -> set[str]:
-    """The names, in a graph or around it, whose values decide a shape or a branch, or what is
-    computed of them: those that rules call static, and all that they are computed from; also those
-    of `outputs`."""
+    """Return the names whose values decide a shape or a branch, and all they are computed from.
+
+    They are the values that rules call static, and `outputs`, in a graph or around it.
+    """
     found = set(outputs)
     for node in reversed(graph.node):
         found |= _static_inputs(node, functions)
@@ -59,8 +59,7 @@ def _static_inputs(node: NodeProto, functions: Functions) -> set[str]:
 def not_offered(
     nodes: Sequence[NodeProto], functions: Functions, opsets: Opsets
 ) -> Iterator[tuple[str, str]]:
-    """(operator, label) of each node that has neither a rule nor a definition, in graphs within and
-    in functions as well."""
+    """Return (operator, label) of each node without a rule or definition, also in inner graphs."""
     for node in nodes:
         version = version_of(node, opsets)
         called = functions.get((node.domain, node.op_type, node.overload))

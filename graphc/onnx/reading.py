@@ -1,5 +1,7 @@
-"""ONNX files: what is in them, and their tensors as arrays. Nothing outside the model's folder is
-read, and nothing that a file says is believed before it is checked."""
+"""Read ONNX files and their tensors.
+
+Nothing outside of the model's folder is read, and everything that a file says is checked first.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any
 from onnx import ModelProto, helper
 
 from graphc.base.errors import GraphError
-from graphc.base.files import write_whole
+from graphc.base.files import replace_file
 from graphc.base.source_lines import error
 from graphc.ir import Array, Graph, Value, tree
 from graphc.ir.names import Names
@@ -23,18 +23,32 @@ OPSET, IR_VERSION = 18, 10
 
 
 def save(source: Any, path: str | os.PathLike[str], *specs: Any) -> None:
-    """Write a module or a function, traced with `specs`, or a graph without state, to an ONNX file.
+    """Write a module, function or graph to an ONNX file, in evaluation mode.
 
-    Parameters become initializers by their names, so that `load` gives them back; dropout and norms
-    are as in evaluation. A file that is there is replaced at once at the end. GraphError if an op
-    is not offered, all of which it lists, or the file cannot be written.
+    Parameters become initializers by their names, so that `load` restores them. An existing file is
+    replaced atomically at the end.
+
+    Args:
+        source: A module or function, or a graph without state.
+        path: The file to write.
+        *specs: The inputs of a module or function.
+
+    Raises:
+        GraphError: An op is not supported, which the message lists, or the file cannot be written.
+
+    Example:
+        >>> import graphc.onnx
+        >>> graphc.onnx.save(nn.Linear(3, 2), "linear.onnx", graphc.spec((4, 3)))
+        >>> model = graphc.onnx.load("linear.onnx")
+        >>> graphc.compile(model, graphc.spec((4, 3)))(np.zeros((4, 3), np.float32)).shape
+        (4, 2)
     """
     data = model_of(source, *specs).SerializeToString()
-    write_whole("onnx.save", Path(path), data)
+    replace_file("onnx.save", Path(path), data)
 
 
 def model_of(source: Any, *specs: Any) -> ModelProto:
-    """The model that `save` writes."""
+    """Return the ONNX model that `save` writes."""
     state: dict[str, Array] = {}
     if isinstance(source, Graph):
         graph = source

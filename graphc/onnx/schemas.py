@@ -11,7 +11,7 @@ from onnx import AttributeProto, FunctionProto, NodeProto, defs, helper
 from graphc.base.dtypes import BFLOAT16
 from graphc.ir import Array
 from graphc.onnx.dtypes import NUMBERS
-from graphc.onnx.operators.rules import NotOffered, Values
+from graphc.onnx.operators.rules import UnsupportedError, Values
 from graphc.trace import Tensor
 
 Opsets = Mapping[str, int]
@@ -33,13 +33,13 @@ def schema_of(node: NodeProto, opset: int) -> Any:
         return None
 
 
-def written_out(
+def schema_function(
     node: NodeProto, inputs: Sequence[Values], opset: int
 ) -> tuple[FunctionProto, dict[str, AttributeProto]]:
     """ONNX's own definition of a node's operator in others, and its attributes' defaults."""
     schema = schema_of(node, opset)
     if schema is None:
-        raise NotOffered(f"{node.op_type} is not offered")
+        raise UnsupportedError(f"{node.op_type} is not offered")
     defaults = {n: a.default_value for n, a in schema.attributes.items() if a.default_value.name}
     if schema.has_context_dependent_function:
         types = [_type_of(value).SerializeToString() for value in inputs]
@@ -50,7 +50,7 @@ def written_out(
         )
         return FunctionProto.FromString(text), defaults
     if not schema.has_function:
-        raise NotOffered(f"{node.op_type} is not offered")
+        raise UnsupportedError(f"{node.op_type} is not offered")
     versions = schema.function_opset_versions
     best = max((v for v in versions if v <= opset), default=versions[0])
     text = schema.get_function_with_opset_version(best)

@@ -105,8 +105,10 @@ class _Attention(Op):
         return [unfolded(f, y, size) for y in f.emit_all(self, *parts)]
 
     def flops(self, *inputs: Type, products: tuple[int, int] | None = None) -> int:
-        """Multiplications and additions of a kernel that takes so many `products` of queries and
-        keys, and of values; if they are not given those that compute weights anew too."""
+        """Return the floating-point operations of a kernel with so many matrix products.
+
+        By default they include those that compute weights again.
+        """
         n, h, _, t, u, e, d = self.check(*inputs[:3])
         seen = sum(min(i + 1, u) for i in range(t)) if self.causal else t * u
         of_keys, of_values = products or self.products
@@ -165,18 +167,19 @@ class _Attention(Op):
 
 @dataclass(frozen=True)
 class Attention(_Attention):
-    """y[n, t, h, d] = sum over u of w[n, h, t, u] v[n, g, u, d], w the softmax over u of
-    q[n, h, t, e] k[n, g, u, e] * scale + mask[n, h, t, u], and l[n, h, t] = log(sum exp) of those.
+    """y[n, t, h, d] = sum over u of w[n, h, t, u] v[n, g, u, d], with the softmax w of the scores.
 
-    The mask is optional and broadcasts; booleans say which keys are seen, numbers are added. If
-    `causal`, query t sees keys up to t. Where a query sees no key, y is 0 and l is +infinity.
-    With `dropout`, the last input is a step counter i32[], and y uses w / (1 - dropout) where
-    PhiloxUniform(seed, number, [n, h, t, u]) is not below dropout, else 0.
+    w is the softmax over u of q[n, h, t, e] k[n, g, u, e] * scale + mask[n, h, t, u], and the
+    second output is l[n, h, t] = log(sum exp) of these. The mask is optional and broadcasts;
+    booleans are true where attention is allowed, numbers are added. If `causal`, query t attends to
+    keys up to t. Where a query attends to no key, y is 0 and l is +infinity. With `dropout`, the
+    last input is a step counter i32[], and y uses w / (1 - dropout) where PhiloxUniform(seed,
+    number, [n, h, t, u]) is not below dropout, else 0.
 
-    With `rounded`, each exp(score - c) that v is multiplied by is rounded to that dtype, c being
-    the largest score of its row that was seen by then: the sum that divides them is not. Which c
-    that is depends on the kernel, so that with u the unit roundoff (2^-11 for tf32 and f16, 2^-8
-    for bf16) two kernels' y differ by at most 2 u sum(w |v|), besides their sums' roundings.
+    With `rounded`, each exp(score - c) that multiplies v is rounded to that dtype, where c is the
+    largest score of the row so far; the sum that divides them is not rounded. c depends on the
+    kernel, so that with the unit roundoff u (2^-11 for tf32 and f16, 2^-8 for bf16) the y of two
+    kernels differ by at most 2 u sum(w |v|), besides rounding of sums.
     """
 
     name: ClassVar[str] = "attention"
@@ -231,13 +234,14 @@ class Attention(_Attention):
 
 @dataclass(frozen=True)
 class AttentionGrad(_Attention):
-    """dq[n, t, h, e], dk[n, u, g, e] and dv[n, u, g, d] from q, k, v, dy[n, t, h, d], l[n, h, t],
-    delta[n, h, t] and, as in the op itself, mask and counter:
+    """dq[n, t, h, e], dk[n, u, g, e] and dv[n, u, g, d] of an attention, from dy[n, t, h, d].
 
-    w[n, h, t, u] = exp(q k^T * scale + mask - l), dw = w (kept dy v^T - delta),
-    dq = dw k * scale, dk = sum over the heads of dw^T q * scale, dv = that of (kept w)^T dy, where
-    kept is what dropout multiplies by. `delta` is the sum of dy y over d, less the gradient of l.
-    With `rounded`, dw and kept w are rounded to that dtype before they are multiplied.
+    The inputs are q, k, v, dy, l[n, h, t], delta[n, h, t], and mask and counter as in the op
+    itself. With w[n, h, t, u] = exp(q k^T * scale + mask - l) and dw = w (kept dy v^T - delta), dq
+    = dw k * scale, dk = sum over the heads of dw^T q * scale, and dv = sum over the heads of (kept
+    w)^T dy, where kept is the factor of dropout. `delta` is the sum of dy y over d, less the
+    gradient of l. With `rounded`, dw and kept w are rounded to that dtype before they are
+    multiplied.
     """
 
     name: ClassVar[str] = "attention_grad"

@@ -24,7 +24,7 @@ def all_but(axis: int, rank: int) -> Axes:
     return tuple(None if d == axis else d for d in range(rank))
 
 
-def whole_axes(index: Sequence[Affine], x: Type, y: Type) -> Axes:
+def unsliced_axes(index: Sequence[Affine], x: Type, y: Type) -> Axes:
     """Where the axes of x go that `index`, from the indices of y, reads whole and in order."""
     axes: list[int | None] = []
     for extent, own in zip(x.shape, index, strict=True):
@@ -79,13 +79,13 @@ def all_stacked(
     return [x if s else repeated(f, x, size) for x, s in zip(inputs, stacked, strict=True)]
 
 
-def in_place(f: Vocabulary, x: Tensor, axis: int) -> Tensor:
+def from_front(f: Vocabulary, x: Tensor, axis: int) -> Tensor:
     """x with its first axis as axis `axis` and the others in order."""
     order = (*range(1, axis + 1), 0, *range(axis + 1, x.ndim))
     return f.permute_dims(x, order) if axis else x
 
 
-def in_front(f: Vocabulary, x: Tensor, axis: int) -> Tensor:
+def to_front(f: Vocabulary, x: Tensor, axis: int) -> Tensor:
     """x with axis `axis` as its first and the others in order."""
     order = (axis, *(d for d in range(x.ndim) if d != axis))
     return f.permute_dims(x, order) if axis else x
@@ -94,10 +94,12 @@ def in_front(f: Vocabulary, x: Tensor, axis: int) -> Tensor:
 def folded(f: Vocabulary, x: Tensor, axis: int = 0) -> Tensor:
     """x with the samples, its first axis, as the slower part of what was axis `axis`."""
     size, *shape = x.shape
-    return f.reshape(in_place(f, x, axis), (*shape[:axis], size * shape[axis], *shape[axis + 1 :]))
+    return f.reshape(
+        from_front(f, x, axis), (*shape[:axis], size * shape[axis], *shape[axis + 1 :])
+    )
 
 
 def unfolded(f: Vocabulary, x: Tensor, size: int, axis: int = 0) -> Tensor:
     """What `folded` folds."""
     shape = (*x.shape[:axis], size, x.shape[axis] // size, *x.shape[axis + 1 :])
-    return in_front(f, f.reshape(x, shape), axis)
+    return to_front(f, f.reshape(x, shape), axis)

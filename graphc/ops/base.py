@@ -43,7 +43,7 @@ from graphc.ops.axes import (
     broadcast_axes,
     iteration_axes,
     repeated,
-    whole_axes,
+    unsliced_axes,
 )
 
 NUMBERS = (*INTEGERS, *FLOATS)
@@ -118,10 +118,9 @@ class Pointwise(Op):
 
 
 class Reduction(Op):
-    """Combines the elements along `axes` (sorted, not negative) by `combine`: sum, prod, max or
-    min.
+    """Combines the elements along `axes` by `combine`: sum, prod, max or min.
 
-    The input is one value; `keepdims` keeps the axes with extent 1.
+    The input is one value. `axes` are sorted and not negative; `keepdims` keeps them with size 1.
     """
 
     in_registers: ClassVar[bool] = True
@@ -169,7 +168,7 @@ class View(Op):
     def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
         (x,), (y,) = inputs, self.infer(*inputs)
         index = self.index(x)
-        return (((None,) * x.rank if index is None else whole_axes(index, x, y),),)
+        return (((None,) * x.rank if index is None else unsliced_axes(index, x, y),),)
 
     def lack(self, *inputs: Type) -> str:
         (x,), index = inputs, self.index(*inputs)
@@ -194,9 +193,12 @@ class Contraction(Op):
 
 
 class Window(Op):
-    """An output element from a window of the inputs' elements around an affine place. Lowered by
-    a device function of kernels/*/window.h that is called with the inputs' pointers, strides and
-    the output's index; so the inputs must be inputs of the kernel, not values computed in it."""
+    """Computes an output element from a window of the inputs around an affine position.
+
+    It is lowered to a device function of kernels/*/window.h, which gets the inputs' pointers,
+    strides and the output's index. So the inputs must be inputs of the kernel, not values computed
+    in it.
+    """
 
     in_memory: ClassVar[slice] = slice(None)
     lane_axes: ClassVar[tuple[int, ...]] = (0,)
@@ -223,10 +225,12 @@ class Source(Op):
 
 
 class Random(Op):
-    """Elements from a counter-based generator: each depends on the attributes, on the scalar input
-    (a step counter) and on its own logical row-major index, never on a layout or a device.
+    """Draws elements from a counter-based generator.
 
-    Each sample draws numbers of its own: those of sample 0 are those of the op alone."""
+    Each depends on the attributes, on the scalar input (a step counter) and on its own logical
+    row-major index, never on a layout or a device. Each sample draws numbers of its own; sample 0
+    draws those of the op alone.
+    """
 
     shape: tuple[int, ...]
 

@@ -207,8 +207,10 @@ class Conv2dWgrad(_Convolution):
 
 @dataclass(frozen=True)
 class Conv2dDgrad(_Convolution):
-    """dx[n, c, h, w] = sum over k, r, s of dy[n, k, p, q] * weight[k, c, r, s], where p and q are
-    the output pixels that see (h, w) through tap (r, s), if there are such."""
+    """dx[n, c, h, w] = sum over k, r, s of dy[n, k, p, q] * weight[k, c, r, s].
+
+    p and q are the output pixels that read (h, w) through tap (r, s), if there are such.
+    """
 
     size: Pair
     name: ClassVar[str] = "conv2d_dgrad"

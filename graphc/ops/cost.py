@@ -1,5 +1,7 @@
-"""The cost of a node: floating-point operations and bytes. What time that may take is estimated in
-`runtime/planner/concurrency.py`."""
+"""The cost of a node in floating-point operations and bytes.
+
+`runtime/planner/concurrency.py` estimates times from it.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,11 @@ from graphc.ops.fused import KernelNode
 
 
 def node_flops(node: Node) -> int:
-    """Floating-point operations: two per step of a contraction, one per element of the larger
-    side of any other op that computes, none where elements only move."""
+    """Return the floating-point operations of a node.
+
+    A contraction has two per step, another op one per element of its larger side, and an op that
+    only moves elements none.
+    """
     if isinstance(node, KernelNode):
         return sum(node_flops(n) for n in node.body.nodes)
     if isinstance(node.op, Contraction):

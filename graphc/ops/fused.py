@@ -1,4 +1,4 @@
-"""The op that a fused node has: its body is the graph that it replaced."""
+"""The ops of fused nodes, whose bodies are the graphs that they replaced."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ from graphc.ops.base import Array, Op
 
 @dataclass(frozen=True)
 class Fused(Op):
-    """One kernel. `body.inputs` stand for the node's inputs and `body.outputs` for its outputs,
-    in order; the body has no state. Layouts matter on the body's inputs and outputs alone.
+    """One kernel; its body is the graph that it replaced.
 
-    A body is one of
-    - contract: one Contraction on body inputs (through affine views), then pointwise ops over its
-      output's index space; other operands are body inputs through affine views. Slices that cut
-      the output into equal sections may be read by pointwise ops of the shape of one. Reductions
-      of that index space along all axes but the channels, or along the last axis, may follow, with
-      pointwise ops behind (`fuse_columns`, `fuse_rows`);
-    - reduce: Reductions of one input shape over one set of axes, and pointwise ops on either
-      side of them: softmax, normalisation, activation-backward with its bias gradient;
-    - pointwise: no reduction. Outputs of several shapes make several parts of one launch.
-    - one op with a template of its own, which reads the body's inputs and constants through views;
-      a running result or a sort also what pointwise ops make of them.
-    - group: kernels with contractions that read nothing of each other, as nodes (`fuse_products`).
-    Outputs of contract and pointwise bodies may be concats of values of one shape.
-    In reduce and pointwise bodies Window, Index and affine View ops may read the body's inputs.
+    `body.inputs` stand for the node's inputs and `body.outputs` for its outputs, in order. The body
+    has no state. Layouts matter only on its inputs and outputs. In the body of each template:
+
+        contract   one Contraction of body inputs, then pointwise ops over its output's index
+                   space; other operands are body inputs too, all through affine views. Slices
+                   into equal sections of the output may be read by pointwise ops of the shape of
+                   one. Reductions of that index space along all axes except the channels, or along
+                   the last, may follow, and pointwise ops (`fuse_columns`, `fuse_rows`).
+        reduce     Reductions of one input shape over one set of axes, with pointwise ops before
+                   and after: softmax, normalization, activation backward with its bias gradient.
+        pointwise  no reduction. Outputs of several shapes make several parts of one launch.
+        own        one op with a template of its own, which reads the body's inputs and constants
+                   through views; prefix ops and sorts also read results of pointwise ops.
+        group      kernels with contractions that do not read from each other (`fuse_products`).
+
+    Outputs of contract and pointwise bodies may be concats of values of one shape. In reduce and
+    pointwise bodies Window, Index and affine View ops may read the body's inputs.
     """
 
     kernel: str
@@ -50,8 +52,7 @@ class Fused(Op):
 
     @property
     def template(self) -> str:
-        """The template that computes the body: an op's own, group, contract, reduce or
-        pointwise."""
+        """The template of the body: an op's own, group, contract, reduce or pointwise."""
         if any(isinstance(n, KernelNode) for n in self.body.nodes):
             return "group"
         if own := next((n.op.own_template for n in self.body.nodes if n.op.own_template), ""):

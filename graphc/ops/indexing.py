@@ -11,7 +11,7 @@ import numpy as np
 from graphc.base.errors import GraphError
 from graphc.ir import Type
 from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary
-from graphc.ops.axes import Axes, all_but, all_stacked, in_front, in_place, repeated, unfolded
+from graphc.ops.axes import Axes, all_but, all_stacked, from_front, repeated, to_front, unfolded
 from graphc.ops.base import Array, Flags, Index, check_dtype
 from graphc.ops.constant import Iota
 
@@ -65,7 +65,7 @@ class Take(Index):
         if not stacked[1]:
             return (f.emit(Take(axis + 1), table, indices),)
         if not stacked[0]:
-            return (in_front(f, f.emit(Take(axis), table, indices), axis),)
+            return (to_front(f, f.emit(Take(axis), table, indices), axis),)
         # Each sample's own rows: along the axis, at the same places before and behind it.
         before, after = table.shape[1 : axis + 1], table.shape[axis + 2 :]
         places = math.prod(indices.shape[1:])
@@ -123,8 +123,10 @@ class TakeAlongAxis(Index):
 
 @dataclass(frozen=True)
 class TakeGrad(Index):
-    """dtable[a..., j, b...] = sum of dy[a..., i..., b...] over the i with indices[i...] = j, in
-    row-major order of i; `extent` is that of j. Indices out of range add nothing."""
+    """dtable[a..., j, b...] = sum of dy[a..., i..., b...] over the i with indices[i...] = j.
+
+    The sum is in row-major order of i; `extent` is the size of j. Indices out of range add nothing.
+    """
 
     axis: int
     extent: int
@@ -162,7 +164,7 @@ class TakeGrad(Index):
         indices, dy = inputs
         if not stacked[0]:
             return (f.emit(TakeGrad(self.axis + 1, self.extent), indices, dy),)
-        dy = in_place(f, dy if stacked[1] else repeated(f, dy, size), self.axis)
+        dy = from_front(f, dy if stacked[1] else repeated(f, dy, size), self.axis)
         first = f.emit(Iota((size, *(1,) * (indices.ndim - 1)), 0, "i64")) * self.extent
         inside = f.logical_and(indices >= 0, indices < self.extent)
         places = f.where(inside, f.astype(indices, "i64") + first, -1)

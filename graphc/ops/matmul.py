@@ -90,8 +90,10 @@ class Matmul(Contraction):
 
 @dataclass(frozen=True)
 class MatmulBytes(Contraction):
-    """y[m, n] (i32) = sum over k of a[m, k] (u8) * b[k, n] (i8), exact modulo 2^32. Made by
-    `nn.quantize`."""
+    """y[m, n] (i32) = sum over k of a[m, k] (u8) * b[k, n] (i8), exact modulo 2^32.
+
+    `nn.quantize` makes it.
+    """
 
     name: ClassVar[str] = "matmul_bytes"
     names_module: ClassVar[bool] = True

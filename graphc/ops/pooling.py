@@ -97,8 +97,11 @@ class _Pooling(Window):
 
 @dataclass(frozen=True)
 class MaxPool2d(_Pooling):
-    """y[n, c, p, q] = the largest x of the window, NaN if any is, and its place r * S + s in the
-    window: the first, if several are. The place is u8, or i32 for windows above 256 places."""
+    """y[n, c, p, q] = the largest x of the window, NaN if any is, and its index r * S + s.
+
+    It is the first of equal elements. The index is u8, or i32 for windows of more than 256
+    elements.
+    """
 
     name: ClassVar[str] = "max_pool2d"
     takes_narrow: ClassVar[bool] = True
@@ -183,8 +186,10 @@ class _AveragePooling(_Pooling):
 
 @dataclass(frozen=True)
 class AvgPool2d(_AveragePooling):
-    """y[n, c, p, q] = the mean of x over the window. Places outside the input count as zeros, or
-    not at all without `count_include_pad`."""
+    """y[n, c, p, q] = the mean of x over the window.
+
+    Padding counts as zeros, or not at all without `count_include_pad`.
+    """
 
     name: ClassVar[str] = "avg_pool2d"
 

@@ -16,8 +16,10 @@ from graphc.ops.combine import LATEST_MAX, LATEST_MIN, LOGSUMEXP, PROD, SUM, Com
 
 @dataclass(frozen=True)
 class Prefix(Op):
-    """y[..., i, ...] combines x[..., j, ...] for the j <= i along `axis`, or for the j >= i if
-    `reverse`. `combine` says how, to kernels."""
+    """y[..., i, ...] combines x[..., j, ...] for all j <= i along `axis`, or j >= i if `reverse`.
+
+    `combine` is the operation.
+    """
 
     axis: int
     reverse: bool = False
@@ -54,8 +56,10 @@ class Prefix(Op):
 
 @dataclass(frozen=True)
 class Cumsum(Prefix):
-    """y[..., i, ...] = x[..., 0, ...] + ... + x[..., i, ...] along `axis`; from i to the end if
-    `reverse`."""
+    """y[..., i, ...] = x[..., 0, ...] + ... + x[..., i, ...] along `axis`.
+
+    If `reverse`, the sum goes from i to the end.
+    """
 
     name: ClassVar[str] = "cumsum"
     combine: ClassVar[Combine] = SUM
@@ -69,8 +73,10 @@ class Cumsum(Prefix):
 
 @dataclass(frozen=True)
 class Cumprod(Prefix):
-    """y[..., i, ...] = x[..., 0, ...] * ... * x[..., i, ...] along `axis`; from i to the end if
-    `reverse`."""
+    """y[..., i, ...] = x[..., 0, ...] * ... * x[..., i, ...] along `axis`.
+
+    If `reverse`, the product goes from i to the end.
+    """
 
     name: ClassVar[str] = "cumprod"
     combine: ClassVar[Combine] = PROD
@@ -79,8 +85,10 @@ class Cumprod(Prefix):
         return np.cumprod(x, self.axis, x.dtype)
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
-        """Before the first 0 the sum of the d * y that follow, over x. At it the sum of d times the
-        products without it, up to the second 0. Nothing behind."""
+        """Return (sum of the d * y from here on) / x before the first 0, and 0 after it.
+
+        At the first 0 it is the sum of d times the products without it, up to the second 0.
+        """
         (x,), (y,), (d,) = inputs, outputs, grads
         zero = x == 0
         zeros = f.emit(Cumsum(self.axis, self.reverse), f.astype(zero, "i32"))
@@ -96,8 +104,10 @@ class Cumprod(Prefix):
 
 
 class _Extreme(Prefix):
-    """Two outputs: the extreme, and its place along the axis (i64): the last of equal ones. NaN
-    exceeds everything. The gradient goes to the places."""
+    """Returns two outputs: the extreme, and its i64 index along the axis, the last of equal ones.
+
+    NaN exceeds everything. The gradient goes to the indices.
+    """
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         (y,) = super().infer(*inputs)
@@ -123,8 +133,11 @@ class _Extreme(Prefix):
 
 @dataclass(frozen=True)
 class Cummax(_Extreme):
-    """The largest of x[..., 0, ...] to x[..., i, ...] along `axis` (from i to the end if
-    `reverse`), and its place: the last of equal ones; NaN is larger than anything."""
+    """The largest of x[..., 0, ...] to x[..., i, ...] along `axis`, and its index.
+
+    If `reverse`, it goes from i to the end. The index is the last of equal ones; NaN is the largest
+    value.
+    """
 
     name: ClassVar[str] = "cummax"
     combine: ClassVar[Combine] = LATEST_MAX
@@ -135,8 +148,11 @@ class Cummax(_Extreme):
 
 @dataclass(frozen=True)
 class Cummin(_Extreme):
-    """The smallest of x[..., 0, ...] to x[..., i, ...] along `axis` (from i to the end if
-    `reverse`), and its place: the last of equal ones; NaN is smaller than anything."""
+    """The smallest of x[..., 0, ...] to x[..., i, ...] along `axis`, and its index.
+
+    If `reverse`, it goes from i to the end. The index is the last of equal ones; NaN is the
+    smallest value.
+    """
 
     name: ClassVar[str] = "cummin"
     combine: ClassVar[Combine] = LATEST_MIN
@@ -147,8 +163,10 @@ class Cummin(_Extreme):
 
 @dataclass(frozen=True)
 class Logcumsumexp(Prefix):
-    """y[..., i, ...] = log(exp(x[..., 0, ...]) + ... + exp(x[..., i, ...])) along `axis`, without
-    overflow; from i to the end if `reverse`."""
+    """y[..., i, ...] = log(exp(x[..., 0, ...]) + ... + exp(x[..., i, ...])) along `axis`.
+
+    It does not overflow. If `reverse`, the sum goes from i to the end.
+    """
 
     name: ClassVar[str] = "logcumsumexp"
     combine: ClassVar[Combine] = LOGSUMEXP
@@ -158,8 +176,10 @@ class Logcumsumexp(Prefix):
         return np.asarray(np.logaddexp.accumulate(x, self.axis))
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
-        """exp(x_k) times the sum of d_i exp(-y_i) over the i that follow k: the positive d and the
-        negative ones are added as logarithms."""
+        """Return exp(x_k) times the sum of d_i exp(-y_i) over all i from k on.
+
+        Positive and negative d are summed separately, as logarithms.
+        """
         (x,), (y,), (d,) = inputs, outputs, grads
 
         def part(sign: int) -> Tensor:

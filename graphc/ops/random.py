@@ -1,5 +1,4 @@
-"""Random numbers from a counter: Philox4x32-10 (Salmon et al., Parallel Random Numbers: As Easy as
-1, 2, 3, SC 2011)."""
+"""Counter-based random numbers by Philox4x32-10 (Salmon et al., SC 2011)."""
 
 from __future__ import annotations
 

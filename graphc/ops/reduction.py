@@ -66,8 +66,11 @@ class Prod(NumberReduction):
         return (np.asarray(np.prod(x, axis=self.axes, keepdims=self.keepdims, dtype=x.dtype)),)
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
-        """d times the product of the other elements: of those that are not 0, over the element
-        itself, while no other element is 0."""
+        """Return d times the product of the other elements.
+
+        While no other element is 0, it is the product of those that are not 0 divided by the
+        element.
+        """
         (x,), (d,) = inputs, grads
         zero = x == 0
         rest = f.where(zero, 1, x)

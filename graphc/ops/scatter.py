@@ -25,8 +25,11 @@ _COMBINE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Scatter(Index):
-    """y = a, into which for each i in ascending order c[..., i, ...] goes at place b[..., i, ...]
-    along `axis`: `combine` is replace, sum, prod, max or min. Places out of range take nothing."""
+    """y = a with c[..., i, ...] combined at index b[..., i, ...] along `axis`.
+
+    Elements are combined in ascending order of i; `combine` is replace, sum, prod, max or min.
+    Indices out of range change nothing.
+    """
 
     axis: int
     combine: str

@@ -16,8 +16,11 @@ from graphc.ops.base import NUMBERS, Array, Flags, Index, Op, check_dtype, same_
 
 @dataclass(frozen=True)
 class Sort(Op):
-    """The first `count` elements along `axis` in ascending order (descending if `descending`), and
-    their places (i64). Equal elements keep their order; NaN is larger than anything."""
+    """The first `count` elements along `axis` in ascending order, and their i64 indices.
+
+    The order is descending if `descending`. Equal elements keep their order; NaN is the largest
+    value.
+    """
 
     axis: int
     count: int
@@ -58,8 +61,10 @@ class Sort(Op):
 
 @dataclass(frozen=True)
 class Searchsorted(Index):
-    """y[..., i] = the number of a[..., j] that are less than b[..., i] (or equal, if `right`), by
-    binary search in ascending a; NaN is larger than anything."""
+    """y[..., i] = the number of a[..., j] that are less than b[..., i] (or equal, if `right`).
+
+    It is a binary search in ascending a; NaN is the largest value.
+    """
 
     right: bool = False
     name: ClassVar[str] = "searchsorted"

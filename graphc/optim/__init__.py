@@ -1,4 +1,4 @@
-"""Update rules with the arguments, defaults and arithmetic of torch.optim."""
+"""Optimizers with the arguments, defaults and arithmetic of torch.optim."""
 
 from graphc.optim.adam import Adam, AdamW
 from graphc.optim.adam_variants import Adamax, NAdam, RAdam, SparseAdam

@@ -13,7 +13,7 @@ from graphc.trace import Tensor
 
 
 class WithMeans(Rule):
-    """Base of rules with running means, whose rates are 1 - betas."""
+    """Base of optimizers with running means of g and g * g, whose decay rates are `betas`."""
 
     decoupled_weight_decay = False
     """Whether `weight_decay` shrinks the weights themselves, and is no part of the gradient."""
@@ -44,23 +44,39 @@ class WithMeans(Rule):
         return ("exp_avg", "exp_avg_sq")
 
     def means(self, gradient: Tensor, moments: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        """The running means of the gradient and of its square, from the first two moments."""
+        """Return the running means of g and g * g, from the first two moments."""
         mean = moments[0] + (gradient - moments[0]) * (1 - self.betas[0])
         return mean, self.betas[1] * moments[1] + (1 - self.betas[1]) * (gradient * gradient)
 
     def decay(self, weight: Tensor, gradient: Tensor, rate: Tensor) -> tuple[Tensor, Tensor]:
-        """Weight and gradient with `weight_decay` brought in."""
+        """Return weight and gradient after weight decay."""
         if self.decoupled_weight_decay:
             return self.shrunk(weight, rate), gradient
         return weight, self.decayed(weight, gradient)
 
 
 class Adam(WithMeans):
-    """w -= lr * m' / (sqrt(v') + eps), where m and v are running means of g and g * g with rates
-    1 - betas, and m' = m / (1 - betas[0]^t), v' = v / (1 - betas[1]^t) at step t.
+    """Adam: w -= lr * m' / (sqrt(v') + eps).
 
-    `weight_decay` adds weight_decay * w to g. With `amsgrad` the largest v so far is used for v
-    (Reddi et al., 2018).
+    m and v are running means of g and g * g, and m' = m / (1 - betas[0]^t), v' = v / (1 -
+    betas[1]^t) at step t.
+
+    Args:
+        lr: The learning rate, or a function from the number of finished steps to one.
+        betas: The decay rates of the two running means.
+        eps: Added to the denominator.
+        weight_decay: The factor of w that is added to g.
+        amsgrad: Whether to use the largest v so far (Reddi et al., 2018).
+        clip_grad_norm: The largest norm of all gradients together; larger ones are scaled down.
+        groups: Parameter groups with arguments of their own, see `Rule`.
+        ema: The decay rate of running averages of the parameters, see `Rule`.
+        maximize: Whether to increase the loss.
+
+    Example:
+        >>> model = nn.Linear(2, 1)
+        >>> step = graphc.compile(lambda m: graphc.sum(m.weight**2), model, update=optim.Adam())
+        >>> bool(step() > step())
+        True
     """
 
     def __init__(
@@ -102,7 +118,25 @@ class Adam(WithMeans):
 
 
 class AdamW(Adam):
-    """Adam whose `weight_decay` shrinks the weights themselves: w *= 1 - lr * weight_decay."""
+    """Adam with decoupled weight decay: w *= 1 - lr * weight_decay before each step.
+
+    Args:
+        lr: The learning rate, or a function from the number of finished steps to one.
+        betas: The decay rates of the two running means.
+        eps: Added to the denominator.
+        weight_decay: By how much the weights shrink.
+        amsgrad: Whether to use the largest v so far (Reddi et al., 2018).
+        clip_grad_norm: The largest norm of all gradients together; larger ones are scaled down.
+        groups: Parameter groups with arguments of their own, see `Rule`.
+        ema: The decay rate of running averages of the parameters, see `Rule`.
+        maximize: Whether to increase the loss.
+
+    Example:
+        >>> model = nn.Linear(2, 1)
+        >>> step = graphc.compile(lambda m: graphc.sum(m.weight**2), model, update=optim.AdamW())
+        >>> bool(step() > step())
+        True
+    """
 
     decoupled_weight_decay = True
 
@@ -123,6 +157,6 @@ class AdamW(Adam):
 
 
 def correction(step: Tensor, beta: float) -> Tensor:
-    """1 - beta^step. The subtraction would lose all digits of 1 - 0.999 but three."""
+    """Return 1 - beta^step, accurate where beta^step is near 1."""
     exponent = math.log(beta) if beta else -100.0  # exp(-100) is nothing beside 1
     return -functions.expm1(step * exponent)

@@ -1,4 +1,4 @@
-"""Rules made of Adam: NAdam, RAdam, Adamax and SparseAdam."""
+"""Variants of Adam: NAdam, RAdam, Adamax and SparseAdam."""
 
 from __future__ import annotations
 
@@ -19,12 +19,28 @@ RECTIFIED = 5.0
 
 
 class NAdam(WithMeans):
-    """Adam that looks ahead by Nesterov's momentum (Dozat, 2016): with
-    mu_t = betas[0] * (1 - 0.5 * 0.96^(t * momentum_decay)) and P_t = mu_1 * ... * mu_t,
-    w -= lr * ((1 - mu_t) / (1 - P_t) * g + mu_(t+1) / (1 - P_(t+1)) * m) / (sqrt(v') + eps).
+    """Adam with Nesterov momentum (Dozat, 2016).
 
-    `weight_decay` adds weight_decay * w to g; with `decoupled_weight_decay` it shrinks the weights
-    themselves, as in AdamW.
+    With mu_t = betas[0] * (1 - 0.5 * 0.96^(t * momentum_decay)) and P_t = mu_1 * ... * mu_t, w -=
+    lr * ((1 - mu_t) / (1 - P_t) * g + mu_(t+1) / (1 - P_(t+1)) * m) / (sqrt(v') + eps).
+
+    Args:
+        lr: The learning rate, or a function from the number of finished steps to one.
+        betas: The decay rates of the two running means.
+        eps: Added to the denominator.
+        weight_decay: The factor of w that is added to g.
+        momentum_decay: The decay of the momentum.
+        decoupled_weight_decay: Whether `weight_decay` shrinks the weights as in `AdamW`.
+        clip_grad_norm: The largest norm of all gradients together; larger ones are scaled down.
+        groups: Parameter groups with arguments of their own, see `Rule`.
+        ema: The decay rate of running averages of the parameters, see `Rule`.
+        maximize: Whether to increase the loss.
+
+    Example:
+        >>> model = nn.Linear(2, 1)
+        >>> step = graphc.compile(lambda m: graphc.sum(m.weight**2), model, update=optim.NAdam())
+        >>> bool(step() > step())
+        True
     """
 
     def __init__(
@@ -71,9 +87,11 @@ class NAdam(WithMeans):
         return max(self.betas[0], 1e-30) * (1 - lost)
 
     def _log_product(self, step: Tensor) -> Tensor:
-        """The logarithm of the product of all momenta up to `step`. With r = 0.96^momentum_decay it
-        is t log(betas[0]) + sum of log(1 - r^i / 2), i from 1 to t, and each logarithm a series in
-        powers of r^i / 2; the sums over i are geometric."""
+        """Return the logarithm of the product of all momenta up to `step`.
+
+        With r = 0.96^momentum_decay it is t log(betas[0]) + sum of log(1 - r^i / 2) for i from 1 to
+        t. Each logarithm is a series in powers of r^i / 2, and the sums over i are geometric.
+        """
         ratio = self.momentum_decay * math.log(0.96)
         base = math.log(max(self.betas[0], 1e-30))
         if ratio == 0:
@@ -86,11 +104,26 @@ class NAdam(WithMeans):
 
 
 class RAdam(WithMeans):
-    """Adam without the second moment while that is worth five samples or fewer, and with the
-    correction of its variance after that (Liu et al., 2020).
+    """Adam that corrects the variance of its first steps (Liu et al., 2020).
 
-    `weight_decay` adds weight_decay * w to g; with `decoupled_weight_decay` it shrinks the weights
-    themselves, as in AdamW.
+    The second moment is left out while it is worth five samples or fewer.
+
+    Args:
+        lr: The learning rate, or a function from the number of finished steps to one.
+        betas: The decay rates of the two running means.
+        eps: Added to the denominator.
+        weight_decay: The factor of w that is added to g.
+        decoupled_weight_decay: Whether `weight_decay` shrinks the weights as in `AdamW`.
+        clip_grad_norm: The largest norm of all gradients together; larger ones are scaled down.
+        groups: Parameter groups with arguments of their own, see `Rule`.
+        ema: The decay rate of running averages of the parameters, see `Rule`.
+        maximize: Whether to increase the loss.
+
+    Example:
+        >>> model = nn.Linear(2, 1)
+        >>> step = graphc.compile(lambda m: graphc.sum(m.weight**2), model, update=optim.RAdam())
+        >>> bool(step() > step())
+        True
     """
 
     def __init__(
@@ -141,10 +174,25 @@ class RAdam(WithMeans):
 
 
 class Adamax(WithMeans):
-    """w -= lr / (1 - betas[0]^t) * m / u at step t, where m is the running mean of g and
-    u = max(betas[1] * u, |g| + eps) (Kingma and Ba, 2015).
+    """Adam with the maximum norm (Kingma and Ba, 2015): w -= lr / (1 - betas[0]^t) * m / u.
 
-    `weight_decay` adds weight_decay * w to g.
+    m is the running mean of g, and u = max(betas[1] * u, |g| + eps).
+
+    Args:
+        lr: The learning rate, or a function from the number of finished steps to one.
+        betas: The decay rates of m and u.
+        eps: Added to the magnitude of gradients.
+        weight_decay: The factor of w that is added to g.
+        clip_grad_norm: The largest norm of all gradients together; larger ones are scaled down.
+        groups: Parameter groups with arguments of their own, see `Rule`.
+        ema: The decay rate of running averages of the parameters, see `Rule`.
+        maximize: Whether to increase the loss.
+
+    Example:
+        >>> model = nn.Linear(2, 1)
+        >>> step = graphc.compile(lambda m: graphc.sum(m.weight**2), model, update=optim.Adamax())
+        >>> bool(step() > step())
+        True
     """
 
     def __init__(
@@ -183,11 +231,26 @@ class Adamax(WithMeans):
 
 
 class SparseAdam(WithMeans):
-    """Adam of tables: weights and moments of the rows that a step reads change, those of the others
-    do not decay. w -= lr * sqrt(1 - betas[1]^t) / (1 - betas[0]^t) * m / (sqrt(v) + eps) at step t.
+    """Adam for embeddings: only the rows that a step reads, and their moments, are updated.
 
-    All that it updates must be read by lookups alone (`nn.Embedding`, `embedding`, `take`):
-    GraphError otherwise.
+    w -= lr * sqrt(1 - betas[1]^t) / (1 - betas[0]^t) * m / (sqrt(v) + eps) at step t. All
+    parameters that it updates must be read by lookups alone (`nn.Embedding`, `embedding`, `take`);
+    compile raises GraphError otherwise.
+
+    Args:
+        lr: The learning rate, or a function from the number of finished steps to one.
+        betas: The decay rates of the two running means.
+        eps: Added to the denominator.
+        clip_grad_norm: The largest norm of all gradients together; larger ones are scaled down.
+        groups: Parameter groups with arguments of their own, see `Rule`.
+        maximize: Whether to increase the loss.
+
+    Example:
+        >>> table, rows = nn.Embedding(4, 2), np.array([0, 1])
+        >>> rule = optim.SparseAdam()
+        >>> step = graphc.compile(lambda t: graphc.sum(t(rows) ** 2), table, update=rule)
+        >>> bool(step() > step())
+        True
     """
 
     only_rows = True

@@ -1,4 +1,4 @@
-"""Counters that the programs of one model share: steps, rates, draws."""
+"""Counters that the programs of one model share: steps, learning rates, random draws."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from graphc.ir.state import StateBuffer
 
 
 class Clock:
-    """How far one model is: its finished steps and the rates of the step that comes."""
+    """The number of finished steps of one model, and the learning rates of its next step."""
 
     def __init__(self, groups: int = 0) -> None:
         self.rate = StateBuffer(0.0, np.float32)
@@ -23,5 +23,5 @@ class Clock:
 
     @property
     def finished(self) -> int:
-        """The number of finished steps."""
+        """Return the number of finished steps."""
         return int(self.step.numpy())

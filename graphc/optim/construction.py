@@ -1,4 +1,4 @@
-"""Making a rule: groups and parameters where PyTorch's optimizers take them, the arguments kept."""
+"""Construct optimizers: groups as the first argument, as in PyTorch, and arguments kept."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from graphc.nn.parameter import Parameter
 
 
 class Made(Protocol):
-    """A rule, which keeps its arguments."""
+    """A rule, which keeps the arguments it was made with."""
 
     _given: dict[str, Any]
 
 
 def checked(initialize: Callable[..., None]) -> Callable[..., None]:
-    """A rule's `initialize` that takes groups first, as in PyTorch, and keeps its arguments; with
-    an error where parameters come first. Only out here: in SGD(model.parameters(), lr=0.1) lr is
-    given twice."""
+    """Wrap a rule's `__init__` to take groups first, as in PyTorch, and to keep its arguments.
+
+    It raises GraphError where parameters come first. The check is here, outside of `__init__`,
+    since SGD(model.parameters(), lr=0.1) would give `lr` twice.
+    """
 
     @functools.wraps(initialize)
     def checking(self: Made, *args: Any, **kwargs: Any) -> None:
@@ -40,7 +42,7 @@ def checked(initialize: Callable[..., None]) -> Callable[..., None]:
 
 
 def holds_groups(value: object) -> TypeGuard[Sequence[Mapping[str, Any]]]:
-    """Whether `value` is a list of dicts with `params`."""
+    """Return whether `value` is a list of dicts with `params`."""
     return (
         isinstance(value, list | tuple)
         and bool(value)
@@ -51,8 +53,10 @@ def holds_groups(value: object) -> TypeGuard[Sequence[Mapping[str, Any]]]:
 def _arguments_of(
     initialize: Callable[..., None], rule: Made, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The arguments of a rule's `__init__` by name; empty where they do not fit, of which
-    `__init__` itself speaks."""
+    """Return the arguments of a rule's `__init__` by name; empty if they do not fit.
+
+    `__init__` itself then raises the error.
+    """
     try:
         bound = inspect.signature(initialize).bind(rule, *args, **kwargs)
     except TypeError:

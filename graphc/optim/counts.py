@@ -1,8 +1,9 @@
-"""Steps made by each parameter, for bias correction.
+"""Count the steps of each parameter, for bias correction.
 
-Parameters that begin together share a counter for as long as every program updates all or none of
-them; in the usual case it is the model's own. A program that updates some of them alone splits it,
-and programs that were compiled before have to be compiled again: theirs would count for both.
+Parameters that are first updated together share a counter as long as every program updates all or
+none of them; usually it is the model's own. A program that updates some of them alone splits the
+counter. Programs that were compiled before then have to be compiled again, since they would count
+for both parts.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from graphc.ir.state import StateBuffer
 
 
 class Counts:
-    """The counters of a rule's parameters."""
+    """The step counters of a rule's parameters."""
 
     def __init__(self) -> None:
         self._of: dict[StateBuffer, StateBuffer] = {}
@@ -28,7 +29,7 @@ class Counts:
         return self._of[parameter]
 
     def members(self, counter: StateBuffer) -> list[StateBuffer]:
-        """The parameters that share a counter."""
+        """Return the parameters that share a counter."""
         return [parameter for parameter, own in self._of.items() if own is counter]
 
     def begin(
@@ -38,9 +39,11 @@ class Counts:
         loaded: Callable[[StateBuffer], int | None],
         late: Callable[[StateBuffer], int],
     ) -> None:
-        """Let a program update `parameters` and count its model's steps in `step`. Those that are
-        new count from what was `loaded` for them, else with `step` if nothing else does yet, else
-        from `late`."""
+        """Register a program that updates `parameters` and counts its model's steps in `step`.
+
+        New parameters start from the count `loaded` for them, else share `step` if nothing else
+        does yet, else start from `late`.
+        """
         begun = step in self._split or any(counter is step for counter in self._of.values())
         fresh: dict[int, StateBuffer] = {}
         for parameter in parameters:
@@ -58,7 +61,7 @@ class Counts:
             self._part(counter, set(parameters))
 
     def together(self) -> list[list[StateBuffer]]:
-        """The parameters by their counters."""
+        """Return the parameters of each counter."""
         return [self.members(counter) for counter in dict.fromkeys(self._of.values())]
 
     def _part(self, counter: StateBuffer, inside: Collection[StateBuffer]) -> None:
@@ -73,5 +76,5 @@ class Counts:
             self._of[parameter] = both[parameter in inside]
 
     def are_stale(self, state: Iterable[StateBuffer], version: int) -> bool:
-        """Whether a program of that state counts by a counter that was split after `version`."""
+        """Return whether a program of that state uses a counter that was split after `version`."""
         return any(self._split.get(buffer, 0) > version for buffer in state)

@@ -1,7 +1,7 @@
-"""Parameter groups: parts of a model that a rule updates with numbers of their own.
+"""Parameter groups: parts of a model that are updated with arguments of their own.
 
-A group is a rule of the same class, made with the rule's arguments and the group's in their place;
-so every argument of every rule can be one of a group's, and its errors are the rule's own.
+A group is a rule of the same class, made with the rule's arguments and those of the group. So any
+argument of any rule can be set in a group, and its errors are those of the rule.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ R = TypeVar("R", bound=Rated)
 
 
 class Group(Generic[R]):
-    """Number `number` of the groups of `rule`: the parameters of `selection` are updated by
-    `member`. Its rate is the rule's until it has one of its own."""
+    """Group `number` of `rule`: `member` updates the parameters of `selection`.
+
+    Its learning rate is that of the rule until it is set.
+    """
 
     def __init__(self, rule: R, number: int, member: R, selection: Selection) -> None:
         self.rule, self.number, self.member, self.selection = rule, number, member, selection
@@ -44,8 +46,11 @@ class Group(Generic[R]):
 
     @property
     def lr(self) -> Rate:
-        """The rate or the schedule; setting it takes effect at the next step. GraphError for a
-        number that is negative or not finite."""
+        """The learning rate or schedule; setting it takes effect at the next step.
+
+        Raises:
+            GraphError: The number is negative or not finite.
+        """
         return self.rule.lr if self._lr is None else self._lr
 
     @lr.setter
@@ -54,19 +59,22 @@ class Group(Generic[R]):
         self._lr = value
 
     def rate_at(self, step: int) -> float:
-        """The rate after `step` finished steps."""
+        """Return the learning rate after `step` finished steps."""
         lr = self.lr
         return self.rule.number("lr", lr(step) if callable(lr) else lr)
 
     def restore(self, rate: float, of_rule: float) -> None:
-        """Go on with `rate`, where the rule does with `of_rule`. A schedule stays."""
+        """Restore the learning rates of the group and of its rule; a schedule stays."""
         if not callable(self.lr) and (self._lr is not None or rate != of_rule):
             self._lr = rate
 
 
 def make_groups(rule: R, wanted: object, given: Mapping[str, Any]) -> tuple[Group[R], ...]:
-    """The groups of `rule`, which was made with the arguments `given`, from dicts with `params` and
-    arguments of the rule. GraphError for others, and if two groups list the same parameter."""
+    """Return the groups of `rule` from dicts with `params` and arguments of the rule.
+
+    `given` are the arguments of the rule. It raises GraphError for anything else, and if two groups
+    list the same parameter.
+    """
     name = type(rule).__name__
     if not holds_groups(wanted) and wanted != ():
         raise error(f"{name}: groups expected a list of dicts that hold 'params', got {wanted!r}")
@@ -84,7 +92,7 @@ def make_groups(rule: R, wanted: object, given: Mapping[str, Any]) -> tuple[Grou
 
 
 def group_of(groups: Sequence[Group[R]], parameter: Parameter, name: str) -> Group[R]:
-    """The group that lists the parameter, else the first one whose function accepts its name."""
+    """Return the group that lists the parameter, else the first that accepts its name."""
     for group in groups:
         if group.selection.lists(parameter):
             return group

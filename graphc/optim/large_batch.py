@@ -1,5 +1,4 @@
-"""Rules that look at the direction of a whole parameter, or of each element alone: LAMB, Lion and
-Muon."""
+"""Optimizers that normalize an update: LAMB, Lion and Muon."""
 
 from __future__ import annotations
 
@@ -15,10 +14,25 @@ from graphc.trace import Tensor
 
 
 class Lion(WithMeans):
-    """w -= lr * sign(betas[0] * m + (1 - betas[0]) * g), then m = betas[1] * m + (1 - betas[1]) * g
-    (Chen et al., 2023). Its rate is some three to ten times smaller than Adam's.
+    """Lion: w -= lr * sign(betas[0] * m + (1 - betas[0]) * g) (Chen et al., 2023).
 
-    `weight_decay` shrinks the weights themselves: w *= 1 - lr * weight_decay.
+    Then m = betas[1] * m + (1 - betas[1]) * g. The learning rate is usually 3 to 10 times smaller
+    than Adam's.
+
+    Args:
+        lr: The learning rate, or a function from the number of finished steps to one.
+        betas: The weights of m in the update and in its own.
+        weight_decay: The weights shrink by themselves: w *= 1 - lr * weight_decay.
+        clip_grad_norm: The largest norm of all gradients together; larger ones are scaled down.
+        groups: Parameter groups with arguments of their own, see `Rule`.
+        ema: The decay rate of running averages of the parameters, see `Rule`.
+        maximize: Whether to increase the loss.
+
+    Example:
+        >>> model = nn.Linear(2, 1)
+        >>> step = graphc.compile(lambda m: graphc.sum(m.weight**2), model, update=optim.Lion())
+        >>> bool(step() > step())
+        True
     """
 
     def __init__(
@@ -51,9 +65,27 @@ class Lion(WithMeans):
 
 
 class LAMB(WithMeans):
-    """w -= lr * |w| / |u| * u, where u = m' / (sqrt(v') + eps) + weight_decay * w with Adam's m'
-    and v', and |.| is the norm of a whole parameter; where one of them is 0, w -= lr * u (You et
-    al., 2020)."""
+    """LAMB: w -= lr * |w| / |u| * u, with u = m' / (sqrt(v') + eps) + weight_decay * w.
+
+    m' and v' are Adam's, |.| is the norm of a whole parameter; where one norm is 0, w -= lr * u
+    (You et al., 2020).
+
+    Args:
+        lr: The learning rate, or a function from the number of finished steps to one.
+        betas: The decay rates of the two running means.
+        eps: Added to the denominator.
+        weight_decay: The factor of w in u.
+        clip_grad_norm: The largest norm of all gradients together; larger ones are scaled down.
+        groups: Parameter groups with arguments of their own, see `Rule`.
+        ema: The decay rate of running averages of the parameters, see `Rule`.
+        maximize: Whether to increase the loss.
+
+    Example:
+        >>> model = nn.Linear(2, 1)
+        >>> step = graphc.compile(lambda m: graphc.sum(m.weight**2), model, update=optim.LAMB())
+        >>> bool(step() > step())
+        True
+    """
 
     def __init__(
         self,
@@ -90,15 +122,35 @@ class LAMB(WithMeans):
 
 
 class Muon(Rule):
-    """w -= lr * s * O, where O is what `ns_steps` steps of a Newton-Schulz iteration in bfloat16
-    make of the momentum, a matrix whose singular values are near 1 (Jordan et al., 2024), and s is
-    sqrt(max(1, rows / columns)), or 0.2 * sqrt(max(rows, columns)) with
-    `adjust_lr_fn="match_rms_adamw"`. The momentum is the running mean of g with rate 1 - momentum;
-    with `nesterov` g itself is brought in once more.
+    """Muon: orthogonalized momentum for matrices (Jordan et al., 2024).
 
-    `weight_decay` shrinks the weights themselves: w *= 1 - lr * weight_decay. For matrices alone:
-    GraphError for a parameter of another rank. Give those that it is for by compile's `train=`, and
-    the others a program with another rule.
+    w -= lr * s * O. O is the momentum after `ns_steps` Newton-Schulz iterations in bfloat16, which
+    bring its singular values near 1. s is sqrt(max(1, rows / columns)), or 0.2 * sqrt(max(rows,
+    columns)) with `adjust_lr_fn="match_rms_adamw"`. Parameters of other ranks raise GraphError at
+    compile: choose the matrices with compile's `train`, and update the others in another program.
+
+    Args:
+        lr: The learning rate, or a function from the number of finished steps to one.
+        weight_decay: The weights shrink by themselves: w *= 1 - lr * weight_decay.
+        momentum: The decay rate of the momentum, a running mean of g.
+        nesterov: Whether to add g once more.
+        ns_coefficients: The coefficients of the iteration.
+        eps: Added to the norm of the momentum.
+        ns_steps: The number of iterations.
+        adjust_lr_fn: None, "original" or "match_rms_adamw".
+        clip_grad_norm: The largest norm of all gradients together; larger ones are scaled down.
+        groups: Parameter groups with arguments of their own, see `Rule`.
+        ema: The decay rate of running averages of the parameters, see `Rule`.
+        maximize: Whether to increase the loss.
+
+    Raises:
+        GraphError: A coefficient or `adjust_lr_fn` is unknown.
+
+    Example:
+        >>> model = nn.Linear(2, 1)
+        >>> step = graphc.compile(lambda m: graphc.sum(m.weight**2), model, update=optim.Muon())
+        >>> bool(step() > step())
+        True
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Hints for names of torch.optim that are not here."""
+"""Error messages for names of torch.optim that graphc lacks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NEAREST = {"Adafactor": "Adam"}
 
 
 def missing(name: str, known: Sequence[str]) -> str:
-    """The message of the AttributeError for `name`; says what to do instead, if anything does."""
+    """Return the message of the AttributeError for `name`, with what to use instead if known."""
     if name in _REMEDIES:
         return f"graphc.optim has no {name!r}: {_REMEDIES[name]}"
     close = next(iter(difflib.get_close_matches(name, known, 1, 0.75)), "")

@@ -1,7 +1,7 @@
-"""Gradients of tables that lookups read: zero but for the rows that were read.
+"""Gradients of embedding tables, which are zero except in the rows that a step reads.
 
-A table of V rows, of which a step reads n, has a gradient of V rows; here it is one of n rows and
-their numbers, so that an update costs by the rows that were read.
+Of a table of V rows, of which a step reads n, the gradient is stored as n rows and their numbers,
+so that the cost of an update depends on n.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ _LINEAR = (ops.Add, ops.Cast, ops.Negative)
 
 @dataclass(frozen=True)
 class RowGradient:
-    """Row `numbers[i]` of a gradient is `values[i]`, those that do not occur are 0; a number below
-    0 stands for no row. No row occurs twice."""
+    """A gradient whose row `numbers[i]` is `values[i]`, and zero elsewhere.
+
+    No row occurs twice; a negative number stands for no row.
+    """
 
     numbers: Tensor
     """i64[n]."""
@@ -30,11 +32,11 @@ class RowGradient:
     """[n, ...], of the gradient's dtype."""
 
     def of(self, table: Tensor) -> Tensor:
-        """The rows of `table` that the gradient has; zeros where it has none."""
+        """Return the rows of `table` that the gradient has; zeros where it has none."""
         return emit(ops.Take(0), table, self.numbers)
 
     def put(self, table: Tensor, rows: Tensor) -> Tensor:
-        """`table` with `rows` in place of those that the gradient has."""
+        """Return `table` with the rows that the gradient has replaced by `rows`."""
         places = functions.reshape(self.numbers, (-1, *(1,) * (rows.ndim - 1)))
         places = functions.broadcast_to(places, rows.shape)
         return emit(ops.Scatter(0, "replace"), table, places, rows)
@@ -42,7 +44,7 @@ class RowGradient:
 
 @dataclass(frozen=True)
 class Lookups:
-    """A gradient that is the sum of those of lookups in one table."""
+    """A gradient that is the sum of the gradients of lookups in one table."""
 
     builder: Builder
     gradient: Tensor
@@ -51,7 +53,10 @@ class Lookups:
 
     @classmethod
     def of(cls, builder: Builder, made: Mapping[Value, Node], gradient: Tensor) -> Lookups | None:
-        """None if the gradient has other parts; `made` has the node that makes each value."""
+        """Return the lookups of a gradient; None if it has other parts.
+
+        `made` maps each value to the node that makes it.
+        """
         found: set[int] = set()
         waiting = [gradient.value]
         while waiting:
@@ -65,18 +70,17 @@ class Lookups:
 
     @property
     def read(self) -> list[Tensor]:
-        """The numbers of the rows that each lookup reads."""
+        """Return the row numbers of each lookup."""
         lookups = (node for node in self.nodes if isinstance(node.op, ops.TakeGrad))
         return [Tensor(node.inputs[0], self.builder) for node in lookups]
 
     @property
-    def are_few(self) -> bool:
-        """Whether it pays to update the rows that were read alone."""
+    def is_sparse(self) -> bool:
+        """Return whether it pays to update only the rows that were read."""
         return SMALL * sum(x.size for x in self.read) < self.gradient.shape[0]
 
     def rows(self) -> RowGradient:
-        """The gradient's rows, each the sum of the same terms in the same order as in the gradient
-        of all rows."""
+        """Return the gradient's rows, summed in the order of the dense gradient."""
         flat = [functions.astype(functions.reshape(x, -1), "i64") for x in self.read]
         whole = functions.concat(flat, 0) if len(flat) > 1 else flat[0]
         (count,), (extent, *_) = whole.shape, self.gradient.shape

@@ -1,6 +1,6 @@
-"""The base of all update rules: gradient clipping, averages, and one update behind the gradients.
+"""The base of all optimizers: gradient clipping, weight averages and the updates of parameters.
 
-A rule writes its arithmetic into the training program's graph, so a step needs nothing from the
+A rule writes its arithmetic into the training program's graph, so that a step needs no work on the
 host.
 """
 
@@ -26,16 +26,33 @@ __all__ = ["Gradient", "Groups", "Rule"]
 
 
 class Rule(Stateful):
-    """Base of all update rules: a subclass says which moments it keeps, and its arithmetic.
+    """Base class of all optimizers; a subclass defines `moments` and `apply`.
 
-    `lr` is a number, or a schedule: a function of the number of finished steps. `clip_grad_norm`
-    scales all gradients alike where their norm, taken as one vector, is larger. `groups` is a list
-    of dicts: the parameters that "params" stands for (a module, a list of modules or parameters,
-    or a function that is true of their names) are updated with the dict's other items in place of
-    the rule's arguments; as in PyTorch it may be the first argument. With `ema` the rule keeps a
-    running average of each parameter: average = ema * average + (1 - ema) * w after each step, w
-    itself after the first; `averaged` gives a model of them. With `maximize` the loss grows: all
-    gradients change their sign.
+    `groups` is a list of dicts, which as in PyTorch may also be the first argument. In each,
+    "params" is a module, a list of modules or parameters, or a predicate on names; the other items
+    replace the rule's arguments for these parameters. With `ema` the rule keeps running averages,
+    average = ema * average + (1 - ema) * w after each step, and w itself after the first;
+    `averaged` returns a model of them.
+
+    Args:
+        lr: The learning rate, or a schedule: a function from the number of finished steps to one.
+        weight_decay: The weight decay, which `apply` uses.
+        clip_grad_norm: The largest norm of all gradients together; larger ones are scaled down.
+        groups: Parameter groups, as above.
+        ema: The decay rate of the running averages; None keeps none.
+        maximize: Whether to increase the loss.
+
+    Example:
+        >>> class SignSGD(optim.Rule):
+        ...     def __init__(self, lr=0.01):
+        ...         super().__init__(lr, weight_decay=0.0, clip_grad_norm=None)
+        ...     def apply(self, weight, gradient, moments, scalars):
+        ...         return (weight - scalars[0] * graphc.sign(gradient),)
+        ...
+        >>> model = nn.Linear(2, 1)
+        >>> step = graphc.compile(lambda m: graphc.sum(m.weight**2), model, update=SignSGD())
+        >>> bool(step() > step())
+        True
     """
 
     only_rows = False
@@ -47,12 +64,19 @@ class Rule(Stateful):
             setattr(cls, "__init__", checked(vars(cls)["__init__"]))  # noqa: B010
 
     def scalars(self, rate: Tensor, step: Tensor) -> tuple[Tensor, ...]:
-        """Traced scalars that all parameters share; `rate` f32[], `step` f32[] from 1 up."""
+        """Return traced scalars that all parameters share.
+
+        Args:
+            rate: The learning rate f32 [].
+            step: The number of the step f32 [], from 1 up.
+        """
         return (rate,)
 
     def counts_steps(self) -> bool:
-        """Whether `scalars` depends on the number of the step, so that it must be known of each
-        parameter. If not, it is enough to count a model's."""
+        """Return whether `scalars` depends on the number of the step.
+
+        If so, the steps of each parameter are counted; else those of a model are enough.
+        """
         builder = Builder("scalars")
         with builder.building():
             rate, step = (builder.input(name, Type((), "f32")) for name in ("rate", "step"))
@@ -60,8 +84,10 @@ class Rule(Stateful):
         return any(step.value in node.inputs for node in builder.nodes)
 
     def keeps_unread(self) -> bool:
-        """Whether an element whose gradient is 0 keeps its value, and its moments theirs. Then of
-        a table only the rows that a step reads are written."""
+        """Whether an element whose gradient is 0 keeps its value and its moments.
+
+        Then only the rows of a table that a step reads are written.
+        """
         return False
 
     def apply(
@@ -71,20 +97,26 @@ class Rule(Stateful):
         moments: tuple[Tensor, ...],
         scalars: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
-        """The new weight and the new moments, traced; pointwise ops only."""
+        """Return the new weight and the new moments, by pointwise ops.
+
+        Args:
+            weight: The parameter.
+            gradient: Its gradient.
+            moments: Its moments, in the order of `moments`.
+            scalars: What `scalars` returns.
+        """
         raise GraphError(f"{type(self).__name__} has no apply method ({', '.join(user_line())})")
 
     def decayed(self, weight: Tensor, gradient: Tensor) -> Tensor:
-        """The gradient of a loss with `weight_decay` / 2 times the sum of w * w added to it."""
+        """Return the gradient plus weight_decay * w."""
         return gradient + self.weight_decay * weight if self.weight_decay else gradient
 
     def shrunk(self, weight: Tensor, rate: Tensor) -> Tensor:
-        """The weight, shrunk by `weight_decay` itself."""
+        """Return the weight, shrunk by decoupled weight decay."""
         return weight * (1 - rate * self.weight_decay) if self.weight_decay else weight
 
     def emit(self, builder: Builder, gradients: Sequence[Gradient]) -> None:
-        """Append the update of every parameter, of the moments and of the step counter to the
-        graph under construction."""
+        """Append the updates of all parameters, moments and counters to the graph."""
         called = type(self).__name__.lower()
         self._remember(gradients)
         clock = self._clock_for(gradients)
@@ -128,7 +160,7 @@ class Rule(Stateful):
                     builder.update(state, changed if few is None else few.put(state, changed))
 
     def updates_rows(self, parameter: Parameter, name: str) -> bool:
-        """Whether rows of this parameter that a step does not read need not be written by it."""
+        """Return whether a step may write only the rows of this parameter that it reads."""
         group = self._group_of(parameter, name)
         member = self if group is None else group.member
         # What a class says does not hold of a subclass that computes something else.
@@ -149,7 +181,7 @@ class Rule(Stateful):
                     f"{type(self).__name__}: expected gradients of lookups (embedding, take) alone,"
                     f" that of {name} : {parameter.type} has other parts: update it by optim.Adam"
                 )
-            rows.append(found.rows() if found and (self.only_rows or found.are_few) else None)
+            rows.append(found.rows() if found and (self.only_rows or found.is_sparse) else None)
         return rows
 
     def _count(
@@ -166,8 +198,10 @@ class Rule(Stateful):
     def _scalars(
         self, builder: Builder, clock: Clock, group: Group[Rule] | None, following: Tensor
     ) -> tuple[Tensor, ...]:
-        """What the parameters of a group and a counter share, from the group's rate; None is the
-        rule without groups."""
+        """Return what the parameters of a group and a counter share.
+
+        The group is None for a rule without groups.
+        """
         step = functions.astype(following, "float32")
         if group is None:
             return self.scalars(builder.read_state(clock.rate, "lr"), step)

@@ -1,4 +1,4 @@
-"""Rules that divide by the size of past gradients, with one rate for all steps."""
+"""Optimizers that divide by the size of past gradients: RMSprop and Adagrad."""
 
 from __future__ import annotations
 
@@ -9,10 +9,25 @@ from graphc.trace import Tensor
 
 
 class RMSprop(Rule):
-    """w -= lr * g / (sqrt(v) + eps), where v is the running mean of g * g with rate 1 - alpha.
+    """RMSprop: w -= lr * g / (sqrt(v) + eps), with the running mean v of g * g.
 
-    `centered` subtracts the square of the running mean of g from v; with `momentum`,
-    b = momentum * b + g / (sqrt(v) + eps) is used; `weight_decay` adds weight_decay * w to g.
+    Args:
+        lr: The learning rate, or a function from the number of finished steps to one.
+        alpha: The decay rate of v.
+        eps: Added to the denominator.
+        weight_decay: The factor of w that is added to g.
+        momentum: If above 0, w -= lr * b with b = momentum * b + g / (sqrt(v) + eps).
+        centered: Whether to subtract the square of the running mean of g from v.
+        clip_grad_norm: The largest norm of all gradients together; larger ones are scaled down.
+        groups: Parameter groups with arguments of their own, see `Rule`.
+        ema: The decay rate of running averages of the parameters, see `Rule`.
+        maximize: Whether to increase the loss.
+
+    Example:
+        >>> model = nn.Linear(2, 1)
+        >>> step = graphc.compile(lambda m: graphc.sum(m.weight**2), model, update=optim.RMSprop())
+        >>> bool(step() > step())
+        True
     """
 
     def __init__(
@@ -62,10 +77,24 @@ class RMSprop(Rule):
 
 
 class Adagrad(Rule):
-    """w -= lr / (1 + (t - 1) * lr_decay) * g / (sqrt(s) + eps) at step t, where s is the sum of
-    g * g over all steps, from `initial_accumulator_value` on.
+    """Adagrad: w -= lr / (1 + (t - 1) * lr_decay) * g / (sqrt(s) + eps), with the sum s of g * g.
 
-    `weight_decay` adds weight_decay * w to g.
+    Args:
+        lr: The learning rate, or a function from the number of finished steps to one.
+        lr_decay: The decay of the learning rate.
+        weight_decay: The factor of w that is added to g.
+        initial_accumulator_value: The initial s.
+        eps: Added to the denominator.
+        clip_grad_norm: The largest norm of all gradients together; larger ones are scaled down.
+        groups: Parameter groups with arguments of their own, see `Rule`.
+        ema: The decay rate of running averages of the parameters, see `Rule`.
+        maximize: Whether to increase the loss.
+
+    Example:
+        >>> model = nn.Linear(2, 1)
+        >>> step = graphc.compile(lambda m: graphc.sum(m.weight**2), model, update=optim.Adagrad())
+        >>> bool(step() > step())
+        True
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Stochastic gradient descent, and with averages of its weights."""
+"""Stochastic gradient descent, and averaged stochastic gradient descent."""
 
 from __future__ import annotations
 
@@ -11,9 +11,29 @@ from graphc.trace import Tensor
 
 
 class SGD(Rule):
-    """w -= lr * b, where b = momentum * b + (1 - dampening) * (g + weight_decay * w).
+    """Stochastic gradient descent with momentum: w -= lr * b.
 
-    The first b is the gradient itself. With `nesterov`, g + momentum * b is used for b.
+    b = momentum * b + (1 - dampening) * (g + weight_decay * w); the first b is the gradient itself.
+
+    Args:
+        lr: The learning rate, or a function from the number of finished steps to one.
+        momentum: The factor of the previous b.
+        dampening: By how much the gradient is damped.
+        weight_decay: The factor of w that is added to g.
+        nesterov: Whether to use g + momentum * b instead of b.
+        clip_grad_norm: The largest norm of all gradients together; larger ones are scaled down.
+        groups: Parameter groups with arguments of their own, see `Rule`.
+        ema: The decay rate of running averages of the parameters, see `Rule`.
+        maximize: Whether to increase the loss.
+
+    Raises:
+        GraphError: `nesterov` without momentum, or with dampening.
+
+    Example:
+        >>> model = nn.Linear(2, 1)
+        >>> step = graphc.compile(lambda m: graphc.sum(m.weight**2), model, update=optim.SGD())
+        >>> bool(step() > step())
+        True
     """
 
     def __init__(
@@ -68,11 +88,27 @@ class SGD(Rule):
 
 
 class ASGD(Rule):
-    """w = w * (1 - lambd * eta) - eta * g, where eta = lr / (1 + lambd * lr * (t - 1))^alpha at
-    step t; the moment `ax` is the mean of w over the steps from `t0` on, and w itself before
-    (Polyak and Juditsky, 1992).
+    """Averaged SGD: w = w * (1 - lambd * eta) - eta * g (Polyak and Juditsky, 1992).
 
-    `weight_decay` adds weight_decay * w to g.
+    eta = lr / (1 + lambd * lr * (t - 1))^alpha at step t. The moment `ax` is the mean of w over the
+    steps from `t0` on, and w itself before.
+
+    Args:
+        lr: The learning rate, or a function from the number of finished steps to one.
+        lambd: The decay term.
+        alpha: The exponent of eta.
+        t0: The step at which averaging begins.
+        weight_decay: The factor of w that is added to g.
+        clip_grad_norm: The largest norm of all gradients together; larger ones are scaled down.
+        groups: Parameter groups with arguments of their own, see `Rule`.
+        ema: The decay rate of running averages of the parameters, see `Rule`.
+        maximize: Whether to increase the loss.
+
+    Example:
+        >>> model = nn.Linear(2, 1)
+        >>> step = graphc.compile(lambda m: graphc.sum(m.weight**2), model, update=optim.ASGD())
+        >>> bool(step() > step())
+        True
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Rules that find the size of a step by themselves: Adadelta and Rprop."""
+"""Optimizers that find the size of a step by themselves: Adadelta and Rprop."""
 
 from __future__ import annotations
 
@@ -10,10 +10,25 @@ from graphc.trace import Tensor
 
 
 class Adadelta(Rule):
-    """w -= lr * d, where d = sqrt(a + eps) / sqrt(v + eps) * g; v and a are running means of g * g
-    and d * d with rate 1 - rho (Zeiler, 2012).
+    """Adadelta: w -= lr * d, with d = sqrt(a + eps) / sqrt(v + eps) * g (Zeiler, 2012).
 
-    `weight_decay` adds weight_decay * w to g.
+    v and a are running means of g * g and d * d.
+
+    Args:
+        lr: The learning rate, or a function from the number of finished steps to one.
+        rho: The decay rate of the running means.
+        eps: Added to the running means.
+        weight_decay: The factor of w that is added to g.
+        clip_grad_norm: The largest norm of all gradients together; larger ones are scaled down.
+        groups: Parameter groups with arguments of their own, see `Rule`.
+        ema: The decay rate of running averages of the parameters, see `Rule`.
+        maximize: Whether to increase the loss.
+
+    Example:
+        >>> model = nn.Linear(2, 1)
+        >>> step = graphc.compile(lambda m: graphc.sum(m.weight**2), model, update=optim.Adadelta())
+        >>> bool(step() > step())
+        True
     """
 
     def __init__(
@@ -51,11 +66,28 @@ class Adadelta(Rule):
 
 
 class Rprop(Rule):
-    """w -= s * sign(g), where s is a size for each element: it grows by etas[1] where g keeps its
-    sign, within step_sizes, and shrinks by etas[0] where g changes it, for which g counts as 0
-    (Riedmiller and Braun, 1993). For gradients of all the data.
+    """Resilient backpropagation: w -= s * sign(g), with a step size s per element.
 
-    `lr` is the first s; a later one changes nothing.
+    s grows by etas[1] where g keeps its sign, and shrinks by etas[0] where g changes it, for which
+    g counts as 0 (Riedmiller and Braun, 1993). It is meant for gradients of all the data.
+
+    Args:
+        lr: The initial s; setting it later changes nothing.
+        etas: The factors of s, below and above 1.
+        step_sizes: The smallest and the largest s.
+        clip_grad_norm: The largest norm of all gradients together; larger ones are scaled down.
+        groups: Parameter groups with arguments of their own, see `Rule`.
+        ema: The decay rate of running averages of the parameters, see `Rule`.
+        maximize: Whether to increase the loss.
+
+    Raises:
+        GraphError: The factors or step sizes are not as described.
+
+    Example:
+        >>> model = nn.Linear(2, 1)
+        >>> step = graphc.compile(lambda m: graphc.sum(m.weight**2), model, update=optim.Rprop())
+        >>> bool(step() > step())
+        True
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""The state of an update rule: rates, counters and moments, saved and loaded.
+"""The state of an optimizer: learning rates, counters and moments, saved and loaded.
 
-What a rule remembers belongs to (model, rule): programs that update the same parameters by the
-same rule go on where the others stopped; another model given the rule begins at step 0.
+State belongs to a pair of model and rule: programs that update the same parameters by the same rule
+continue each other's steps, and another model starts at step 0.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from graphc.base.errors import GraphError
 from graphc.base.source_lines import error, user_line
 from graphc.ir import Array, Names, Type
 from graphc.ir.state import StateBuffer, overwrite, snapshot
-from graphc.nn.module import Module, as_array, describe, fits, mapping_of
+from graphc.nn.module import Module
 from graphc.nn.parameter import Parameter
+from graphc.nn.state_arrays import as_array, can_assign, mapping_of, type_text
 from graphc.optim.clock import Clock
 from graphc.optim.counts import Counts
 from graphc.optim.groups import Group, Rate, group_of, make_groups
@@ -68,26 +69,29 @@ class Stateful:
 
     @property
     def groups(self) -> tuple[Group[Any], ...]:
-        """The groups, each with an `lr` that can be set between steps."""
+        """The parameter groups, each with an `lr` that can be set between steps."""
         return self._groups
 
     @property
     def moments(self) -> tuple[str, ...]:
-        """The names of what is kept for each parameter, in the parameter's shape and dtype."""
+        """The names of the moments; each has the shape and dtype of its parameter."""
         return ()
 
     def counts_steps(self) -> bool:
-        """Whether what is done depends on the number of the step that a parameter makes."""
+        """Return whether an update depends on how many steps its parameter has made."""
         return True
 
     def initial(self, moment: str) -> float:
-        """What the elements of a moment are at first."""
+        """Return the initial value of a moment's elements."""
         return 0.0
 
     @property
     def lr(self) -> Rate:
-        """The rate or the schedule. Setting it takes effect at the next step; nothing is compiled
-        anew. GraphError for a number that is negative or not finite."""
+        """The learning rate or schedule; setting it takes effect at the next step.
+
+        Raises:
+            GraphError: The number is negative or not finite.
+        """
         return self._lr
 
     @lr.setter
@@ -101,21 +105,21 @@ class Stateful:
 
     @property
     def rate(self) -> float:
-        """The rate of the step that comes: `lr`, or what the schedule says."""
+        """The learning rate of the next step: `lr`, or what the schedule returns."""
         return self.rate_at(self.step)
 
     @property
     def step(self) -> int:
-        """The number of finished steps, that of the furthest model where there are several."""
+        """The number of finished steps; of several models, that of the furthest."""
         return max((clock.finished for clock in self._clocks), default=0)
 
     def clock(self, state: Iterable[StateBuffer]) -> Clock:
-        """The clock among a training program's state."""
+        """Return the clock among a training program's state."""
         bound = set(state)
         return next(clock for clock in self._clocks if clock.step in bound)
 
     def before_step(self, clock: Clock) -> None:
-        """Let the rate be that of the step that comes. A program calls it before each step."""
+        """Set the learning rate of the next step; a program calls it before each step."""
         if clock.rate.array.item() == self._only_rate:
             return
         scheduled = callable(self._lr) or any(callable(group.lr) for group in self._groups)
@@ -125,10 +129,12 @@ class Stateful:
             self._set_rate(buffer, group.rate_at(finished))
 
     def state_dict(self) -> dict[str, Array]:
-        """`lr` f64[], `groups.N.lr` f64[] of each group, `step` i32[], `random.step` and
-        `random.key` i32[] where random ops count their calls, and the moments, averages among them
-        as `ema`, by `moment.parameter`: copies as of the last finished step. Moments exist from the
-        first compile on. The second model's step is `step.1`, and so on."""
+        """Return copies of the state, as of the last finished step.
+
+        The names are  `lr` f64[], `groups.N.lr` f64[], `step` i32[] (`step.1` for a second model),
+        `random.step` and `random.key` i32[] if random ops count their calls, and `moment.parameter`
+        for the moments, with `ema` for averages. Moments exist from the first compile on.
+        """
         named = snapshot(dict(self._named()))
         finished = max(int(named[f"step{self._suffix(clock)}"]) for clock in self._clocks)
         return {
@@ -139,14 +145,17 @@ class Stateful:
         }
 
     def state_types(self) -> dict[str, Type]:
-        """The types of the state that programs know, by its name in `state_dict`."""
+        """Return the types of the state that programs have, by its names in `state_dict`."""
         return {name: buffer.type for name, buffer in self._named()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave, before or after compiling. A schedule stays.
+        """Restore what `state_dict` returned; if anything does not fit, nothing is changed.
 
-        All or nothing: GraphError lists every name that is missing or unexpected and every shape
-        and dtype that does not fit.
+        A schedule stays.
+
+        Raises:
+            GraphError: A name is missing or unexpected, or a shape or dtype does not fit; the
+                message lists all.
         """
         state = mapping_of("load_state_dict", state)
         arrays = {name: as_array(name, value) for name, value in state.items()}
@@ -158,8 +167,8 @@ class Stateful:
         for name, array in arrays.items():
             if name not in own and not name.startswith(prefixes):
                 problems.append(f"unexpected {name}")
-            elif name in own and not fits(array, own[name].type):
-                problems.append(f"{name}: expected {own[name].type}, got {describe(array)}")
+            elif name in own and not can_assign(array, own[name].type):
+                problems.append(f"{name}: expected {own[name].type}, got {type_text(array)}")
         problems = problems or self._problems_of(arrays)
         if problems:
             raise GraphError("\n  ".join([f"load_state_dict: {type(self).__name__}", *problems]))
@@ -181,9 +190,11 @@ class Stateful:
             self.lr = rates[self._clocks[0]]
 
     def averaged(self, model: Module) -> Module:
-        """A copy of `model` whose parameters are the running averages of those that this rule
-        updates; the others it shares with `model`. It follows every step, in programs that were
-        compiled before too. GraphError without `ema`, or if the rule updates none of them yet."""
+        """Return a copy of `model` with running averages, which follows every step.
+
+        Raises:
+            GraphError: The rule has no `ema`, or updates no parameter of the model yet.
+        """
         if self.ema is None:
             raise error(f"{type(self).__name__}: averaged expected a rule with ema=, it has none")
         averages = {state: kept["ema"] for state, kept in self._moments.items()}
@@ -199,7 +210,7 @@ class Stateful:
         return copied
 
     def number(self, name: str, value: Any, below: float = math.inf) -> float:
-        """`value` as a float in [0, below), or GraphError."""
+        """Return `value` as a float in [0, below), or raise GraphError."""
         is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
         if not is_number or not 0 <= value < below:
             raise GraphError(
@@ -209,7 +220,7 @@ class Stateful:
         return float(value)
 
     def rate_at(self, step: int) -> float:
-        """The rate after `step` finished steps."""
+        """Return the learning rate after `step` finished steps."""
         return self.number("lr", self._lr(step)) if callable(self._lr) else self._lr
 
     def _rates_after(self, arrays: Mapping[str, Array]) -> dict[Clock, float]:
@@ -220,8 +231,7 @@ class Stateful:
         return {clock: self.rate_at(step) for clock, step in steps.items()}
 
     def _complete_steps(self, arrays: dict[str, Array]) -> set[str]:
-        """The names `steps.parameter` of all parameters whose steps are counted; those that
-        `arrays` does not tell apart from their model's get an entry there."""
+        """Return the names `steps.parameter` of counted parameters; add missing ones."""
         names = set()
         for state in (state for members in self._counts.together() for state in members):
             name, clock = f"steps.{self._names[state]}", self._clock_of[state]
@@ -299,13 +309,15 @@ class Stateful:
         return f"steps.{self._names[self._counts.members(counter)[0]]}"
 
     def is_stale(self, state: Iterable[StateBuffer], version: int) -> bool:
-        """Whether a program of that state, compiled when `splits` was `version`, counts together
-        the steps of parameters that a later program updates apart."""
+        """Return whether a later program split the step counters of this one.
+
+        `version` is the value of `splits` when the program was compiled.
+        """
         return self._counts.are_stale(state, version)
 
     @property
     def splits(self) -> int:
-        """How often parameters that were counted together were updated apart."""
+        """The number of times that parameters with a common step counter were split."""
         return self._counts.version
 
     def _share_random(self, builder: Builder, clock: Clock) -> None:

@@ -1,1 +1,1 @@
-"""Passes: graph in, graph out. pipeline.py has their order and the reasons for it."""
+"""Passes, from graph to graph; pipeline.py has their order and the reasons for it."""

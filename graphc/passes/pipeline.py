@@ -1,4 +1,4 @@
-"""The passes, in the order in which they run, with the reason for each place.
+"""The passes in the order in which they run, with the reason for each position.
 
 Before differentiation (`BEFORE_GRADIENT`):
 store_or_recompute  right behind a gradient that the function itself takes, while backward scans

@@ -1,4 +1,4 @@
-"""From a Python function to a program that can be called: tracing, compiling, playing."""
+"""Trace, compile and run: from a Python function to a program."""
 
 from graphc.program.compiler import compile as compile
 from graphc.program.loading import make_plan_of as make_plan_of

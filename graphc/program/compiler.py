@@ -1,4 +1,4 @@
-"""compile(): the whole way from a Python function to a program."""
+"""compile: from a Python function to a program."""
 
 from __future__ import annotations
 
@@ -45,44 +45,58 @@ def compile(
     disable: Iterable[str] = (),
     memory: int | str | None = None,
 ) -> Program:
-    """A program that computes `fn(*args)`, and one training step with `update`.
+    """Compile `fn(*args)`, or a whole training step with `update`, to a program.
 
-    fn        a function or module; with `update` its first result is the scalar loss
-    args      modules, `graphc.spec`s (or arrays of their shape and dtype), numbers, strings and
-              None, and tuples, lists and dicts of them; the program is called with arrays in place
-              of the specs and without the rest. Numbers, strings and None are constants of it
-    update    an `optim` rule that updates the trainable parameters in the same program
-    train     what `update` may change: a module, a parameter, a list of them, or a function that is
-              true of names such as `encoder.fc1.weight`; default: all arguments. Parameters that
-              are not trainable stay as they are
-    device    "cpu", "cuda", "cuda:N", "sim" or "reference"
-    streams   1 to 8 queues of kernels; default: "auto", the number that is fastest by measurement
-    threads   workers on the CPU, the caller included
-    training  whether dropout drops and batch norm uses the batch, in modules whose `train()` or
-              `eval()` says nothing else; default: with `update`
-    precision what contractions of float32 multiply; their sums are float32. "float32": the operands
-              as they are. "tf32", "bfloat16": rounded to 10 or 7 bits of fraction, so that a sum of
-              products a b is off by 2^-10 or 2^-7 of the sum of |a b| at most, and by its rounding;
-              the same on every device, by tensor cores on a GPU. "float32x3": as float32, but a GPU
-              may make a product of three of tf32: 2^-20. "winograd": as float32, but a CPU may
-              compute 3 x 3 convolutions of stride 1 by Winograd's F(2 x 2) or F(4 x 4), whose error
-              is larger by a bound that the plan's notes state
-    tune      whether to choose among the kernels that could compute a contraction by measurement,
-              not by a model of the machine: takes seconds for each layer that is new to the cache,
-              and the last bits of sums may change with the choice. "libraries": on a GPU also among
-              calls of cuBLASLt, for plain matrix products, and of cuDNN, for convolutions, where
-              they are installed. Default: GRAPHC_TUNE, or not
-    seed      key of the program's random numbers, equal for equal seeds; default: one of its own
-              for each program, which `graphc.seed` determines
-    disable   names of optional passes to leave out
-    memory    the most bytes of work memory that the plan may take, such as 1500000 or "2G": fewer
-              streams are used if they must, then groups of kernels are taken apart and kernels run
-              again instead of their results being held, and RunError is raised if that does not do;
-              or "lean": as little as a quarter more time buys, by estimate; or "search", which
-              packs buffers tighter where that can be done in some seconds. The results have the
-              same bits in any case
+    The program is called with arrays in place of the specs, and without the other arguments.
 
-    Raises GraphError for mistakes in the model or the arguments, CompileError if a compiler fails.
+    Args:
+        fn: A function or module; with `update`, its first result is the scalar loss.
+        *args: Modules, specs (or arrays of their shape and dtype), and constants (numbers, strings,
+            None), also in tuples, lists and dicts.
+        update: An optimizer of `graphc.optim` that updates the trainable parameters in the same
+            program.
+        train: The parameters to update: a module, a parameter, a list of them, or a predicate on
+            names such as `encoder.fc1.weight`; by default all trainable ones.
+        device: "cpu", "cuda", "cuda:N", "sim" or "reference"; by default a GPU if there is one,
+            else the CPU.
+        streams: The number of kernel queues, 1 to 8; "auto", the default, measures which is
+            fastest.
+        threads: The number of CPU threads, the caller included; by default all cores.
+        precision: How float32 contractions multiply; they always sum in float32. "float32" keeps
+            the operands. "tf32" and "bfloat16" round them to 10 and 7 bits of fraction on every
+            device, so that a sum of products a * b is off by at most 2^-10 and 2^-7 of the sum of
+            |a * b|, besides rounding. "float32x3" lets a GPU split a product into three of tf32
+            (2^-20). "winograd" lets a CPU use Winograd's algorithm for 3 x 3 convolutions; the
+            plan's notes bound its error.
+        tune: Whether to choose among kernels of a contraction by measurement, which takes seconds
+            per new layer and may change the last bits. "libraries" also measures cuBLASLt and
+            cuDNN. By default GRAPHC_TUNE.
+        training: Whether dropout and batch norm are in training mode, in modules whose `train` or
+            `eval` was not called; by default with `update`.
+        seed: The key of the program's random numbers; by default a new one for each program, drawn
+            from `graphc.seed`.
+        disable: Names of optional passes to leave out.
+        memory: The most bytes of work memory, such as 1500000 or "2G", for which streams, fusion
+            and stored results are given up; "lean", as little as 25 % more time buys; or "search",
+            a tighter packing within seconds. Results have the same bits in any case.
+
+    Returns:
+        A `Program`.
+
+    Raises:
+        GraphError: The function, its arguments or a setting is wrong.
+        CompileError: A compiler is missing or fails.
+        RunError: The plan does not fit `memory`.
+
+    Example:
+        >>> def loss_fn(model, x, y):
+        ...     return graphc.mse_loss(model(x), y)
+        ...
+        >>> specs = graphc.spec((4, 3)), graphc.spec((4, 1))
+        >>> step = graphc.compile(loss_fn, nn.Linear(3, 1), *specs, update=optim.SGD(lr=0.1))
+        >>> x, y = np.ones((4, 3), np.float32), np.ones((4, 1), np.float32)
+        >>> bool(step(x, y) > step(x, y))
+        True
     """
     from graphc.passes import (
         pipeline as passes,  # not before it is needed: they are a tenth of the package's import
@@ -192,7 +206,7 @@ def _enabled(pipeline: Any, disabled: Iterable[str]) -> list[Any]:
 def _bind(
     graph: Graph, buffers: Mapping[str, StateBuffer], stages: Mapping[str, Graph]
 ) -> dict[str, StateBuffer]:
-    """The buffer of each state value: the model's, or a constant that became state."""
+    """Return the buffer of each state value: the model's, or a constant that became state."""
     constants = {
         PLACED + n.op.value.digest: n.op.array
         for stage in stages.values()

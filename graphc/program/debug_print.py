@@ -1,7 +1,7 @@
-"""Looking at values while a program runs: `show` says what they are like, `tap` gives them whole.
+"""Look at values while a program runs: `show` prints statistics, `tap` returns the value.
 
-Both are further outputs of the program, computed by kernels of their own; a program without them is
-as it would be. Within scans and vmap they are those of all iterations and samples.
+Both add outputs to the program, which kernels of their own compute; nothing else changes. Inside
+scans and vmap they cover all iterations and samples.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from graphc.trace import Tensor, current_builder
 
 @dataclass(frozen=True)
 class Statistics:
-    """What the elements of a tensor are like in one call, those that are NaN left out."""
+    """Statistics of the elements of a tensor in one call, without those that are NaN."""
 
     name: str
     mean: float
@@ -40,7 +40,7 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Shown:
-    """A further output: of `show` the four statistics along the last axis, of `tap` the value."""
+    """An additional output: the statistics of `show` along the last axis, or the value of `tap`."""
 
     name: str
     tensor: Tensor
@@ -50,7 +50,7 @@ class Shown:
     lines: tuple[str, ...] = ()
 
     def tell(self, array: Array) -> None:
-        """Hand on the statistics of a call."""
+        """Pass the statistics of a call to the callback."""
         means, least, most, nans = array.reshape(-1, 4).astype(np.float64).T
         there = self.count - nans
         mean = float((means * there).sum() / max(there.sum(), 1.0)) if there.any() else np.nan
@@ -63,8 +63,25 @@ class Shown:
 def show(
     x: TensorLike, name: str, callback: Callable[[Statistics], object] | None = None
 ) -> Tensor:
-    """x itself; whenever the program has run, `callback` gets the mean, least and greatest element
-    of x and how many are NaN, or they are printed."""
+    """Return `x`, and print its mean, minimum, maximum and number of NaNs at each call.
+
+    Args:
+        x: The tensor.
+        name: The name to print.
+        callback: A function that gets `Statistics` instead of printing.
+
+    Returns:
+        `x`.
+
+    Raises:
+        GraphError: `callback` is not a function.
+
+    Example:
+        >>> seen = []
+        >>> f = graphc.compile(lambda: graphc.show([1.0, 3.0], "x", seen.append))
+        >>> f(), seen[0].mean
+        (array([1., 3.], dtype=float32), 2.0)
+    """
     tensor = f.as_tensor(x)
     _check(name, tensor)
     if callback is not None and not callable(callback):
@@ -82,7 +99,21 @@ def show(
 
 
 def tap(x: TensorLike, name: str) -> Tensor:
-    """x itself; after a call of the program its value is `program.taps[name]`."""
+    """Return `x`, and store its value in `program.taps[name]` at each call.
+
+    Args:
+        x: The tensor.
+        name: The key in `program.taps`.
+
+    Returns:
+        `x`.
+
+    Example:
+        >>> f = graphc.compile(lambda: 2 * graphc.tap([1.0, 3.0], "x"))
+        >>> _ = f()
+        >>> f.taps["x"]
+        array([1., 3.], dtype=float32)
+    """
     tensor = f.as_tensor(x)
     _check(name, tensor)
     _add(Shown(name, f.stop_gradient(tensor), 0))

@@ -1,4 +1,4 @@
-"""From the graph after all passes to a program's executable: lowering, planning, loading."""
+"""From an optimized graph to an executable: lower, plan and load it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # nothing of it is needed before something is compiled
 
 
 def default_device() -> str:
-    """A GPU if there is one, else the CPU. Without PyCUDA nobody looks for one."""
+    """Return a GPU if there is one, else the CPU; without PyCUDA no GPU is looked for."""
     if find_spec("pycuda") is None:
         return "cpu"
     from graphc.runtime import cuda
@@ -34,7 +34,7 @@ def default_device() -> str:
 
 
 def target_of(device: str) -> Target:
-    """The machine that `device` is; of a GPU the smallest that kernels are made for."""
+    """Return the target of `device`; for a GPU, the oldest that kernels are made for."""
     if device == "cpu":
         from graphc.runtime.compilers.shared_objects import begin_player, cpu_target
 
@@ -56,7 +56,7 @@ def target_of(device: str) -> Target:
 
 
 def check_ops(graph: Graph, target: Target) -> None:
-    """GraphError for an op of the user's own that no kernel of the target can compute."""
+    """Raise GraphError for a user's op that no kernel of the target can compute."""
     if target.device != "reference":
         from graphc.passes.rewriting.own_ops import check_own_ops
 
@@ -70,8 +70,7 @@ def key_of(
     settings: config.Config,
     precision: str,
 ) -> str | None:
-    """What the program of a traced graph is remembered by, but for how its parameters are updated;
-    None if it is not to be."""
+    """Return the cache key of a traced graph, without its update; None if it is not cached."""
     if target.device != "cpu":
         return None
     from graphc.runtime.plan_store import plan_key
@@ -88,9 +87,12 @@ def load(
     notes: Iterable[str],
     key: str | None = None,
 ) -> tuple[Executable, Plan | None, tuple[str, Graph] | None]:
-    """The graph on its device, its plan, and by name what planning made of the graph, if that is
-    what runs: `lean` has repetitions, `by_step` more loops. The plan is remembered by its `key`, if
-    it has one."""
+    """Lower, plan and load a graph on its device.
+
+    It returns the executable, its plan, and by name the graph that planning changed, if that one
+    runs: `lean` recomputes, `by_step` has more loops. The plan is stored under `key`, if there is
+    one.
+    """
     if target.device == "reference":
         from graphc.runtime.reference import ReferenceExecutable
 
@@ -168,8 +170,11 @@ def _leaner(
     notes: Iterable[str],
     limit: int | None,
 ) -> tuple[Graph, Plan]:
-    """`graph` with groups apart and kernels that run again, within `limit` bytes or as lean as time
-    allows, and its plan of as many streams as are asked for and the limit allows."""
+    """Return a graph and plan within `limit` bytes, or as lean as the time allows.
+
+    Groups are split and kernels run again; the plan has as many streams as asked for, if the limit
+    allows it.
+    """
     from graphc.kernels.lower import lower_members
     from graphc.passes.fuse.grouped_gemm import groups_in, split_products
     from graphc.passes.fuse.split_updates import split_updates
@@ -207,8 +212,10 @@ def _leaner(
 def _tuned(
     graph: Graph, kernels: dict[str, Kernel], target: Target, device: str, libraries: bool
 ) -> dict[str, Kernel]:
-    """`kernels`, those that were measured to be the fastest where the device can be measured; with
-    `libraries` some are calls of one."""
+    """Return `kernels`, or faster ones by measurement, where the device can be measured.
+
+    With `libraries` some may be library calls.
+    """
     from graphc.runtime.cpu.trial import CpuTrial
     from graphc.runtime.cuda.trial import trial_on
     from graphc.runtime.tuning.kernel_autotuner import tuned
@@ -231,9 +238,11 @@ def _machine(device: str, threads: int) -> str | None:
 def _packed(
     graph: Graph, state: Mapping[str, StateBuffer], target: Target
 ) -> tuple[Graph, Mapping[str, StateBuffer]]:
-    """`graph` with the relayouts of state that it leaves alone as state of its own, and the buffers
-    of all its state: those are converted once for each change, not in each call. Elsewhere than on
-    the CPU copies of a buffer lie as programs want them."""
+    """Return `graph` with relayouts of unchanged state as state of its own, and all its buffers.
+
+    These are converted once for each change instead of in each call. On other devices than the CPU,
+    copies of a buffer have the layouts that programs need anyway.
+    """
     from graphc.ir.rewrite import drop_dead
 
     kept = set(graph.state) - {old for old, _ in graph.updates}
@@ -250,7 +259,7 @@ def _packed(
 
 
 def make_plan_of(graph: Graph, target: Target, streams: int, decided: Iterable[str] = ()) -> Plan:
-    """The verified plan of a graph after all passes; `decided` goes to its notes."""
+    """Return the verified plan of a graph after all passes; `decided` is added to its notes."""
     return _planned(graph, _lowered(graph, target), target, streams, decided)
 
 

@@ -1,4 +1,4 @@
-"""Look up whether a program was planned before, by its trace alone."""
+"""Find programs that were planned before, by their traces alone."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ Recalled = tuple[Executable, "Plan", dict[str, StateBuffer]]
 
 
 class PlanCache:
-    """What a program is remembered by: its traced graph, what was asked of `compile`, the machine,
-    and the text of its update. Which parameters have a gradient only differentiation says, so that
-    is remembered too, by all but the update."""
+    """The cached plan of a program, if there is one.
+
+    The key consists of the traced graph, the settings of `compile`, the machine and the text of the
+    update. Only differentiation tells which parameters have a gradient, so that is cached too,
+    under the key without the update.
+    """
 
     def __init__(
         self,
@@ -39,7 +42,7 @@ class PlanCache:
         self._target, self._settings, self._precision = target, settings, precision
 
     def find(self) -> Recalled | None:
-        """The program, loaded, and its state; None if it was not planned yet."""
+        """Return the loaded program and its state; None if it was not planned before."""
         if self._traced is None:
             return None
         from graphc.runtime import plan_store
@@ -64,8 +67,10 @@ class PlanCache:
         return loaded, found.plan, dict(found.state)
 
     def key(self, whole: Differentiated) -> str | None:
-        """What the plan of the differentiated graph is to be kept by; None if it is not to be.
-        GraphError for an op of the user's own that no kernel can compute."""
+        """Return the key of the plan of a differentiated graph; None if it is not cached.
+
+        It raises GraphError for a user's op that no kernel can compute.
+        """
         check_ops(whole.graph, self._target)
         if self._traced is None or self._update is None:
             return self._traced

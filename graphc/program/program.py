@@ -1,4 +1,4 @@
-"""The program that compile() gives: calls, state, and what can be read of it."""
+"""Compiled programs: calls, state, and what can be read of them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from graphc.base.source_lines import error
 from graphc.base.target import SIMULATOR, Target
 from graphc.ir import Array, Graph, Type, tree
 from graphc.ir.state import StateBuffer, overwrite, snapshot
-from graphc.nn.module import as_array, describe, fits, mapping_of
 from graphc.nn.parameter import changes
+from graphc.nn.state_arrays import as_array, can_assign, mapping_of, type_text
 from graphc.ops.constant import PLACED
 from graphc.program.tracing import Traced, state_of
 from graphc.trace import Tensor
@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # nothing of it is needed before something is compiled
 
 
 class Executable(Protocol):
-    """A plan on a device, ready to play."""
+    """A plan that is loaded on a device."""
 
     def run(self, inputs: Sequence[Array]) -> list[Array]: ...
     def run_checked(self, inputs: Sequence[Array]) -> list[Array]: ...
@@ -47,10 +47,19 @@ class Executable(Protocol):
 
 
 class Program:
-    """A compiled function. Call it with arrays in place of the specs that it was compiled for.
+    """A compiled function; call it with arrays in place of the specs.
 
-    `plan` is the plan (None on the reference device), `kernels` the generated source by kernel
-    name.
+    Arrays are NumPy arrays, or anything with `__array__`, `__dlpack__` or
+    `__cuda_array_interface__`. Results are new NumPy arrays. `graphc.compile` makes programs.
+
+    Attributes:
+        plan: The plan of kernel launches; None on the reference device.
+        taps: The values of `graphc.tap` in the last call, by name.
+
+    Example:
+        >>> f = graphc.compile(lambda x: 2 * x, graphc.spec(2))
+        >>> f(np.array([1, 2], np.float32))
+        array([2., 4.], dtype=float32)
     """
 
     def __init__(
@@ -97,21 +106,29 @@ class Program:
 
     @functools.cached_property
     def stages(self) -> dict[str, Graph]:
-        """The graph after each pass, by its name. Of a program whose plan was remembered the passes
-        run when this is first asked for."""
+        """A dict from the name of each pass to the graph after it.
+
+        For a program whose plan was cached, the passes run when this is first read.
+
+        Example:
+            >>> list(graphc.compile(graphc.relu, graphc.spec(2)).stages)[0]
+            'trace'
+        """
         return self._find_stages()
 
     @property
     def graph(self) -> Graph:
-        """The optimised graph."""
+        """The optimized graph."""
         return next(reversed(self.stages.values()))
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """The function's results as fresh NumPy arrays, in the structure that it returned. Arrays
-        are given in the order of the function's arguments or by their names.
+        """Return the function's results as new NumPy arrays, in the structure that it returned.
 
-        Raises GraphError if an array's shape or dtype is not that of its spec; then, as after
-        any error before the first kernel, the state is unchanged.
+        Arrays are given in the order of the function's arguments or by their names.
+
+        Raises:
+            GraphError: An array's shape or dtype is not that of its spec. As after any error before
+                the first kernel, the state is unchanged.
         """
         arrays = self._arguments(args, named)
         self._check_trainable()
@@ -172,13 +189,22 @@ class Program:
 
     @property
     def kernels(self) -> dict[str, str]:
-        """Kernel name -> generated source."""
+        """A dict from kernel names to generated source."""
         kernels: Mapping[str, Kernel] = {} if self.plan is None else self.plan.kernels
         return {name: kernel.source for name, kernel in kernels.items()}
 
     @property
     def lr(self) -> float:
-        """The learning rate; may be set between steps without compiling again."""
+        """The learning rate; it may be set between steps without compiling again.
+
+        Example:
+            >>> step = graphc.compile(
+            ...     lambda m: graphc.sum(m.weight**2), nn.Linear(2, 1), update=optim.SGD(lr=0.1)
+            ... )
+            >>> step.lr = 0.01
+            >>> step.lr
+            0.01
+        """
         return float(self._rule().rate_at(self._clock.finished))
 
     @lr.setter
@@ -191,9 +217,14 @@ class Program:
         return self.update
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Overwrite all state with what `state_dict` gave, moments and counters included.
+        """Restore what `state_dict` returned; if anything does not fit, nothing is changed.
 
-        All or nothing: GraphError names what is missing, unexpected or does not fit.
+        Args:
+            state: A dict from names to arrays.
+
+        Raises:
+            GraphError: A name is missing or unexpected, or a shape or dtype does not fit; the
+                message lists all.
         """
         own = {n: b for n, b in self._state.items() if not n.startswith(PLACED)}
         state = mapping_of("load_state_dict", state)
@@ -201,33 +232,60 @@ class Program:
         problems = [f"missing {n} : {b.type}" for n, b in own.items() if n not in state]
         problems += [f"unexpected {n}" for n in state if n not in own]
         for name, array in arrays.items():
-            if not fits(array, own[name].type):
-                problems.append(f"{name}: expected {own[name].type}, got {describe(array)}")
+            if not can_assign(array, own[name].type):
+                problems.append(f"{name}: expected {own[name].type}, got {type_text(array)}")
         if problems:
             raise GraphError("\n  ".join([f"load_state_dict: {self.name}", *problems]))
         overwrite(own, arrays)
 
     def state_dict(self) -> dict[str, Array]:
-        """Copies of all state that this program reads or writes, moments and counters included,
-        as of the last finished call; by name."""
+        """Return copies of all state of the program, as of the last finished call.
+
+        It includes parameters, moments and counters.
+
+        Returns:
+            A dict from names to NumPy arrays.
+
+        Example:
+            >>> f = graphc.compile(nn.Linear(2, 1), graphc.spec((1, 2)))
+            >>> sorted(f.state_dict())
+            ['bias', 'weight']
+        """
         return snapshot({n: b for n, b in self._state.items() if not n.startswith(PLACED)})
 
     def state_types(self) -> dict[str, Type]:
-        """The types of what `state_dict` gives, by name."""
+        """Return the types of what `state_dict` returns, by name."""
         return {n: b.type for n, b in self._state.items() if not n.startswith(PLACED)}
 
     def profile(self, *args: Any, repeats: int = 20, **named: Any) -> Profile:
-        """A table of kernels: calls, time, share, bytes, FLOP/s, and how near they come to what the
-        machine can do; beside it what a whole call takes. Leaves the state as it was."""
+        """Measure the kernels of a call; the state stays as it is.
+
+        Args:
+            *args: The arguments of a call.
+            repeats: The number of measured calls.
+            **named: The named arguments of a call.
+
+        Returns:
+            A table of calls, time, share, bytes, FLOP/s and distance to the machine's limits per
+            kernel, and the time of a whole call.
+        """
         from graphc.inspect.profile import profile_of
 
         return profile_of(self, self._executable, self._arguments(args, named), repeats)
 
     def explain(self, what: Any) -> Explanation:
-        """Why a thing is as it is: what shares its kernel and what does not, by which rule; why its
-        bytes are held; why it is on its stream; what an event orders and costs. `what` is an op,
-        value, kernel, loop, event (`e3`), range of bytes (`work+0..64`), module or line of the
-        user's (`net.py:12`), or a node, value or step itself. GraphError if there is none."""
+        """Explain a decision of the compiler.
+
+        It says what shares a kernel with the subject and what does not, and by which rule; why its
+        bytes are kept; why it is on its stream; what an event orders and costs.
+
+        Args:
+            what: The name of an op, value, kernel, loop, event (`e3`), byte range (`work+0..64`),
+                module or source line (`net.py:12`); or a node, value or step itself.
+
+        Raises:
+            GraphError: Nothing has this name.
+        """
         if self._explainer is None:
             from graphc.inspect.explain import Explainer
 
@@ -235,8 +293,14 @@ class Program:
         return self._explainer.explain(what)
 
     def profile_random_inputs(self, repeats: int = 20) -> Profile:
-        """As `profile`, of small random floats, and zeros where no float is wanted, which any index
-        may be."""
+        """Profile with small random floats, and zeros for integers, which every index accepts.
+
+        Args:
+            repeats: The number of measured calls.
+
+        Returns:
+            The table of `profile`.
+        """
         from graphc.inspect.profile import profile_of
         from graphc.runtime.tuning.stream_autotuner import filled
 
@@ -244,8 +308,7 @@ class Program:
         return profile_of(self, self._executable, inputs, repeats)
 
     def profile_at_exit(self) -> None:
-        """Print the profile of this program when the process ends, of the arrays of its first
-        call. Calls themselves are not measured."""
+        """Print a profile when the process ends, measured with the arrays of the first call."""
         run = self._run
 
         def first(arrays: Sequence[Array]) -> list[Array]:
@@ -264,14 +327,17 @@ class Program:
         print(profile_of(self, self._executable, arrays, 20), file=sys.stderr)
 
     def memory(self) -> MemoryReport:
-        """Where the peak of work memory stands, what is alive there with lines and bytes, and what
-        would lower it."""
+        """Return a report on work memory: its peak, and what would lower it."""
         from graphc.inspect.memory import memory_report
 
         return memory_report(self)
 
     def dump(self, folder: str | Path) -> None:
-        """Write every stage, kernel and the plan as text files into `folder`."""
+        """Write every stage, kernel and the plan as text files into a folder.
+
+        Args:
+            folder: The folder, which is created.
+        """
         from graphc.inspect.dump import dump
 
         dump(self, Path(folder))
@@ -284,15 +350,19 @@ class Program:
         measure: bool = True,
         **named: Any,
     ) -> None:
-        """Write one HTML file that shows all that is known of the program, and needs no network:
-        its kernels with their lines, reasons and sources, the graph after each pass, the memory,
-        the streams.
+        """Write an HTML file with kernels, sources, graphs, memory and streams of the program.
 
-        versus   another program, shown beside this one
-        measure  whether kernels are timed, with the arrays of a call, or zeros where none are
-                 given. The state stays as it is. Not on the simulator, whose times say nothing
+        The file needs no network.
 
-        GraphError if the file cannot be written.
+        Args:
+            path: The file to write.
+            *args: The arguments of a call to measure with; zeros if there are none.
+            versus: Another program to show beside this one.
+            measure: Whether to time kernels; the state stays as it is. The simulator has no times.
+            **named: The named arguments of a call.
+
+        Raises:
+            GraphError: The file cannot be written, or `versus` is no program.
         """
         from graphc.report.page import write
 

@@ -1,4 +1,4 @@
-"""Tracing a function with its modules and specs: what compile() begins with."""
+"""Trace a function with its modules and specs to a graph."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from graphc.trace.arguments import Static
 
 @dataclass
 class Traced:
-    """A function's graph under construction and what its arguments and results look like."""
+    """A function's graph under construction, with the structure of its arguments and results."""
 
     builder: Builder
     arguments: list[tuple[str, Any]] = field(default_factory=list)
@@ -39,8 +39,7 @@ class Traced:
 
     @property
     def closures(self) -> list[tuple[Parameter, tuple[str, ...]]]:
-        """The parameters that the function reads and that no argument holds, and the user's lines
-        that read them first."""
+        """The parameters that are read but no argument holds, and the lines that read them."""
         held = {id(p.state) for p in self.parameters.values()}
         return [
             (p, at) for p, at in self.builder.parameters_read.values() if id(p.state) not in held
@@ -52,11 +51,28 @@ def trace(fn: Operand, offset: int = 0) -> Tensor: ...
 @overload
 def trace(fn: Callable[..., Any], *args: Any, training: bool = False, seed: int = 0) -> Graph: ...
 def trace(fn: Any, *args: Any, training: bool = False, seed: int = 0, **more: Any) -> Any:
-    """The graph of `fn(*args)`; `args` are modules, specs, static values (numbers, strings, None),
-    and tuples, lists and dicts of them.
+    """Trace `fn(*args)` to a graph, without compiling; or return the trace of a matrix.
 
-    Of a tensor or a parameter it is the matrix's trace, as in the table of functions: the sum along
-    diagonal number `offset` of the last two axes.
+    Args:
+        fn: A function or module; or a tensor or parameter, for the sum along a diagonal of its last
+            two axes.
+        *args: Modules, specs and constants (numbers, strings, None), also in tuples, lists and
+            dicts; for a tensor, the diagonal, 0 by default.
+        training: Whether dropout and batch norm are in training mode.
+        seed: The key of random numbers.
+        **more: `offset`, the diagonal, for a tensor.
+
+    Returns:
+        A `Graph`; for a tensor, a tensor.
+
+    Raises:
+        GraphError: The function or an argument is wrong.
+
+    Example:
+        >>> print(graphc.trace(lambda x: x + 1, graphc.spec(2)))
+        graph function
+          in %x ...
+        ...
     """
     if isinstance(fn, Operand):
         return matrix_trace(fn, *args, **more)
@@ -73,8 +89,11 @@ def trace_function(
     seed: int | None,
     bounds: bool = False,
 ) -> Traced:
-    """Run `fn` on symbolic tensors in place of the specs; `bounds` keeps what its indices must
-    lie in. Without a seed the program draws a key of its own, if it has random ops."""
+    """Run `fn` on symbolic tensors in place of the specs.
+
+    `bounds` records the ranges of indices. Without a seed, a program with random ops draws a key of
+    its own.
+    """
     if isinstance(fn, type) or not callable(fn):
         got = f"the class {fn.__name__}" if isinstance(fn, type) else type(fn).__name__
         raise error(f"expected a function or a module, got {got}")
@@ -140,8 +159,7 @@ def _argument_names(fn: Callable[..., Any], count: int) -> list[str]:
 
 
 def _name_parameters(fn: Callable[..., Any], args: Sequence[Any], traced: Traced) -> None:
-    """Give the state its names: those of the module's state_dict, behind the argument's name
-    where there are several modules or parameters."""
+    """Name the state as in the state_dict, after the argument's name if there are several."""
     owner = _owner(fn)
     found: list[tuple[str, Any]] = [] if owner is None else [("model", owner)]
     for arg, name in zip(args, _argument_names(fn, len(args)), strict=True):
@@ -153,7 +171,7 @@ def _name_parameters(fn: Callable[..., Any], args: Sequence[Any], traced: Traced
 
 
 def state_of(holders: Sequence[tuple[str, Module | Parameter]]) -> Iterator[tuple[str, Parameter]]:
-    """(state name, parameter) of what named modules and parameters hold."""
+    """Return (state name, parameter) of all that named modules and parameters hold."""
     for prefix, holder in holders:
         inner = [("", holder)] if isinstance(holder, Parameter) else holder.named_parameters()
         for name, parameter in inner:
@@ -176,8 +194,11 @@ def _result(path: str, value: Any) -> Tensor:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Python's collector of cycles would walk through a growing graph again and again, a tenth of
-    the time of a compile, and find nothing: graphs have no cycles."""
+    """Pause Python's garbage collector of cycles.
+
+    It would walk a growing graph again and again, for a tenth of the compile time, and find
+    nothing, since graphs have no cycles.
+    """
     paused = gc.isenabled()
     gc.disable()
     try:

@@ -1,5 +1,7 @@
-"""The gradient and the update of the parameters, behind a traced loss; and what an update is
-recognised by where neither has to be made."""
+"""The gradient of a loss and the update of parameters, appended to a traced graph.
+
+For the plan cache, the update alone can be written as text without differentiation.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ Buffers = Mapping[str, StateBuffer]
 
 @dataclass(frozen=True)
 class Differentiated:
-    """What the passes behind the gradient begin with."""
+    """The graph that the passes after differentiation start from."""
 
     graph: Graph
     buffers: Buffers
@@ -35,7 +37,7 @@ class Differentiated:
 
 @dataclass(frozen=True)
 class Update:
-    """What `compile` is asked to update, and how."""
+    """The parameters that `compile` must update, and the rule."""
 
     traced: Traced
     rule: Rule
@@ -48,8 +50,11 @@ class Update:
 
     @classmethod
     def of(cls, traced: Traced, rule: Rule, selection: Selection | None) -> Update:
-        """GraphError for a selection of what the program's arguments do not hold, and, without a
-        selection, for a trainable parameter that is read and is no argument."""
+        """Return the update of a selection of the program's parameters.
+
+        It raises GraphError for a selection that the arguments do not hold; and, without a
+        selection, for a trainable parameter that is read but is no argument.
+        """
         if selection is None:
             _refuse_closures(traced)
         allowed = traced.parameters if selection is None else selection.of(traced.parameters)
@@ -57,8 +62,10 @@ class Update:
         return cls(traced, rule, allowed, trainable, selection is not None)
 
     def differentiate(self, graph: Graph) -> Differentiated:
-        """The graph with the gradient of its first output and the update of the parameters.
-        GraphError if the loss is no scalar or depends on nothing that may change."""
+        """Append the gradient of the first output and the update of the parameters to the graph.
+
+        It raises GraphError if the loss is no scalar or depends on no trainable parameter.
+        """
         builder = Builder.extend(graph, self.traced.builder)
         outputs = [Tensor(v, builder) for v in graph.outputs]
         if not outputs:
@@ -67,7 +74,7 @@ class Update:
         read = [name for name in self.allowed if name in builder.buffers]
         trained = [name for name in read if self.trainable[name]]
         if not trained:
-            found = self._found_instead(read)
+            found = self._reason_without_gradient(read)
             raise error(f"with update=, the loss depends on trainable parameters, {found}")
         weights = [builder.read_state(self.allowed[name].state) for name in trained]
         with builder.building():
@@ -79,7 +86,7 @@ class Update:
         updated = [name for name, _ in pairs]
         return Differentiated(builder.graph(outputs), builder.buffers, read, updated)
 
-    def _found_instead(self, read: Sequence[str]) -> str:
+    def _reason_without_gradient(self, read: Sequence[str]) -> str:
         """What there is where the loss depends on no parameter that may change."""
         if self.selected:
             return "train= names none that are"
@@ -90,8 +97,7 @@ class Update:
         return "found none among the arguments: give the module to compile as an argument"
 
     def note(self, read: Sequence[str]) -> None:
-        """Let the program refuse to run when one of these parameters is no longer trainable, or
-        is so by now."""
+        """Record parameters that must stay trainable; calls of the program check it."""
         noted = self.traced.builder.trainable_read
         noted += [(name, self.allowed[name], self.trainable[name]) for name in read]
 
@@ -102,10 +108,14 @@ class Update:
         return f"{name}{'.rows' * rows}", parameter.type
 
     def outline(self, graph: Graph, names: Sequence[str]) -> tuple[Graph, Buffers] | None:
-        """The update alone, behind the traced `graph`, of the parameters of these names: their
-        gradients are inputs. Its text tells two rules apart as that of the whole program would. The
-        buffers are those of the whole program. None if a rule has an `emit` of its own, which may
-        look at how a gradient was computed, or refuses some."""
+        """Append only the update of the named parameters to a traced graph.
+
+        The gradients are inputs.
+
+        Its text tells two rules apart as that of the whole program would. It returns None for a
+        rule with an `emit` of its own, which may depend on how a gradient was computed, or that
+        refuses some parameters.
+        """
         if type(self.rule).emit is not Rule.emit or self.rule.only_rows:
             return None
         builder = Builder.extend(graph, self.traced.builder)

@@ -1,8 +1,8 @@
-"""vmap: a function of one sample as a function of many, by rewriting what it computes.
+"""vmap: vectorize a function of one sample by rewriting its graph.
 
-The function is traced on the types of one sample. Then each of its nodes is written again with one
-more axis, as its op's rule `batched` says: a product of a vector becomes a product of matrices, a
-loop over time one loop over time of all samples. What no sample changes is computed once.
+The function is traced with the types of one sample. Then each node is written again with one more
+axis, by the rule `batched` of its op: a matrix-vector product becomes a matrix product, a loop over
+time one loop for all samples. Nodes that depend on no sample are computed once.
 """
 
 from __future__ import annotations
@@ -27,20 +27,32 @@ Axis = int | None
 
 
 def vmap(fn: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
-    """A function that computes `fn` for each sample of its arguments, in a traced function.
+    """Vectorize a function of one sample, for use in a traced function.
 
-    fn        a function of one sample, of tensors, modules, and tuples, lists and dicts of them; it
-              may use `grad`, `value_and_grad`, `scan` and `vmap` itself, and read tensors and
-              parameters from outside, which are the same for all samples
-    in_axes   where an argument has its samples: an axis; None for an argument that all samples
-              share; or tuples, lists and dicts of these, as the arguments are. An axis for a module
-              is that of all its parameters: see `nn.stack_modules`. Keywords have axis 0
-    out_axes  the same for the results; None for one that no sample changes
+    Random functions draw different numbers for each sample, the elements of one draw for all
+    samples. State that is updated inside, such as running statistics, must be mapped or the same
+    for all samples.
 
-    Random functions draw other numbers for each sample: those that one draw of all samples'
-    elements, in row-major order, has; the first sample draws what `fn` alone does. State that is
-    updated within, such as the running statistics of a norm layer, must be mapped or be the same
-    for all samples. Raises GraphError where axes or numbers of samples do not fit.
+    Args:
+        fn: A function of tensors, modules, and tuples, lists and dicts of them. It may use `grad`,
+            `value_and_grad`, `scan` and `vmap`, and read tensors and parameters from outside, which
+            all samples share.
+        in_axes: The axis of the samples in each argument; None for an argument that they share; or
+            tuples, lists and dicts of these. The axis of a module is that of all its parameters,
+            see `nn.stack_modules`. Keyword arguments have axis 0.
+        out_axes: The axis of the samples in the results; None for one that depends on no sample.
+
+    Returns:
+        A function of arguments with the additional axis.
+
+    Raises:
+        GraphError: Axes or numbers of samples do not fit.
+
+    Example:
+        >>> dot = graphc.vmap(lambda a, b: graphc.sum(a * b), in_axes=(0, None))
+        >>> specs = graphc.spec((2, 3)), graphc.spec(3)
+        >>> graphc.compile(dot, *specs)(np.ones((2, 3), np.float32), np.ones(3, np.float32))
+        array([3., 3.], dtype=float32)
     """
 
     @functools.wraps(fn, updated=())
@@ -59,8 +71,10 @@ def vmap(fn: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callabl
 
 
 class _Samples(BodyBuilder):
-    """What a function computes for one sample, under construction; then for all of them. `length`
-    is the number of samples, `elements` are the mapped tensors with one sample's."""
+    """The graph of one sample, which is then rewritten for all.
+
+    `length` is the number of samples, `elements` are the mapped tensors of one sample.
+    """
 
     def __init__(self, outer: Builder) -> None:
         super().__init__(outer, 0, "vmap")
@@ -165,7 +179,7 @@ class _Samples(BodyBuilder):
     def _update(self, old: Value, new: Known) -> None:
         if old in self.whole:
             whole, axis = self.whole[old]
-            self.outer.update(whole, self._whole(new, axis))
+            self.outer.update(whole, self._with_samples_at(new, axis))
             return
         if new.stacked:
             raise error(
@@ -190,11 +204,11 @@ class _Samples(BodyBuilder):
                     f"vmap: out_axes {axis} is out of range for {shown}, "
                     f"{leaf.value.type} for each sample"
                 )
-            return self._whole(known, axis % rank)
+            return self._with_samples_at(known, axis % rank)
 
         return _paired("out_axes", axes, result, "", left)
 
-    def _whole(self, known: Known, axis: int) -> Tensor:
+    def _with_samples_at(self, known: Known, axis: int) -> Tensor:
         if not known.stacked:
             known = Known(cast(Tensor, repeated(self.f, known.tensor, self.length)), True)
         return self.f.moved(known.tensor, 0, axis) if axis else known.tensor
@@ -203,8 +217,10 @@ class _Samples(BodyBuilder):
 def _paired(
     name: str, axes: Any, values: Any, path: str, function: Callable[[str, Any, Axis], Any]
 ) -> Any:
-    """`values` with each leaf replaced by `function(path, leaf, its axis)`: one axis for all, or
-    axes in the structure of the values."""
+    """Replace each leaf of `values` by `function(path, leaf, its axis)`.
+
+    `axes` is one axis for all, or has the structure of the values.
+    """
     if axes is None or (isinstance(axes, int) and not isinstance(axes, bool)):
         return tree.map_leaves(lambda p, leaf: function(p, leaf, axes), values, path)
     same = type(values) in (tuple, list, dict) or hasattr(values, "_fields")
@@ -216,7 +232,7 @@ def _paired(
     own = list(axes) if isinstance(axes, dict) else list(range(len(axes)))
     if sorted(map(str, own)) != sorted(map(str, keys)):
         raise error(
-            f"vmap: {name}{f' at {path}' if path else ''} expected axes for {_said(keys)}, "
+            f"vmap: {name}{f' at {path}' if path else ''} expected axes for {_keys_text(keys)}, "
             f"got {axes!r}"
         )
     items = [
@@ -227,5 +243,5 @@ def _paired(
     return type(values)(*items) if hasattr(values, "_fields") else type(values)(items)
 
 
-def _said(keys: list[Any]) -> str:
+def _keys_text(keys: list[Any]) -> str:
     return ", ".join(map(str, keys)) if keys and isinstance(keys[0], str) else f"{len(keys)} items"

@@ -1,4 +1,4 @@
-"""Weights in safetensors files. Nothing is ever unpickled."""
+"""Weights in safetensors files; nothing is ever unpickled."""
 
 from __future__ import annotations
 
@@ -13,24 +13,34 @@ import numpy as np
 
 from graphc.base.dtypes import BFLOAT16, convert, shown
 from graphc.base.errors import GraphError
-from graphc.base.files import write_whole
+from graphc.base.files import replace_file
 from graphc.ir import Array, Type
-from graphc.nn.module import as_array, mapping_of
+from graphc.nn.state_arrays import as_array, mapping_of
 
 
 class Stateful(Protocol):
-    """A module, a program or a rule."""
+    """Anything with a state dict: a module, a program or an optimizer."""
 
     def state_dict(self) -> Mapping[str, Any]: ...
     def state_types(self) -> Mapping[str, Type]: ...
 
 
 def save_weights(path: str | os.PathLike[str], source: Stateful | Mapping[str, Any]) -> None:
-    """Write the `state_dict` of a module, program or rule, or a dict of arrays, to one safetensors
-    file. bf16 is stored as such.
+    """Write the `state_dict` of a module, program or optimizer to a safetensors file.
 
-    A file that is there is replaced at once at the end, so a failure leaves it whole. GraphError
-    if the library is missing or the file cannot be written.
+    An existing file is replaced atomically at the end. bf16 is stored as such.
+
+    Args:
+        path: The file to write.
+        source: A module, program, optimizer or dict of arrays.
+
+    Raises:
+        GraphError: The library is missing or the file cannot be written.
+
+    Example:
+        >>> model = nn.Linear(2, 1)
+        >>> graphc.save_weights("model.safetensors", model)
+        >>> model.load_state_dict(graphc.load_weights("model.safetensors"))
     """
     library = _library()
     state = mapping_of("save_weights", source)
@@ -42,15 +52,26 @@ def save_weights(path: str | os.PathLike[str], source: Stateful | Mapping[str, A
     for name in names:
         arrays[name] = convert(arrays[name], BFLOAT16).view(np.uint16)
     data = _relabelled(library.save(arrays), dict.fromkeys(names, "BF16"))
-    write_whole("save_weights", Path(path), data)
+    replace_file("save_weights", Path(path), data)
 
 
 def load_weights(path: str | os.PathLike[str]) -> dict[str, Array]:
-    """Name -> array of a safetensors file; `module.load_state_dict(load_weights(path))`. bf16 comes
-    as float32.
+    """Read a safetensors file.
 
-    GraphError if the library or the file is missing, or the file is cut short, of another format
-    or of a dtype that NumPy lacks.
+    Args:
+        path: The file to read.
+
+    Returns:
+        A dict from names to NumPy arrays; bf16 is returned as float32.
+
+    Raises:
+        GraphError: The library or file is missing, or the file is truncated, of another format or
+            of a dtype that NumPy lacks.
+
+    Example:
+        >>> graphc.save_weights("scale.safetensors", {"scale": np.ones(2)})
+        >>> graphc.load_weights("scale.safetensors")
+        {'scale': array([1., 1.])}
     """
     library = _library()
     try:
@@ -67,8 +88,11 @@ def load_weights(path: str | os.PathLike[str]) -> dict[str, Array]:
 
 
 def _labels(data: bytes) -> dict[str, str]:
-    """Name -> dtype, as a safetensors file says: eight bytes with the header's length, the header
-    as JSON, the elements. Nothing where the header cannot be read, which the library explains."""
+    """Return name -> dtype as the header of a safetensors file says.
+
+    A file is eight bytes with the header's length, the header as JSON, and the elements. The result
+    is empty if the header cannot be read, which the library explains.
+    """
     try:
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
         return {name: item["dtype"] for name, item in header.items() if name != "__metadata__"}
@@ -77,8 +101,10 @@ def _labels(data: bytes) -> dict[str, str]:
 
 
 def _relabelled(data: bytes, dtypes: Mapping[str, str]) -> bytes:
-    """The file with other dtypes of the same width in its header: NumPy, and with it the library,
-    knows bf16 as integers alone."""
+    """Return the file with other dtypes of the same width in its header.
+
+    NumPy, and with it the library, knows bf16 only as integers.
+    """
     if not dtypes:
         return data
     size = int.from_bytes(data[:8], "little")

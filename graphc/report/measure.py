@@ -21,8 +21,10 @@ MOST_REPEATS = 20
 def measured(
     program: Subject, plan: Plan, executable: Measurable, arrays: Sequence[Array] | None
 ) -> Profile:
-    """The profile of the program in as many calls as a report can wait for. The state stays as it
-    is. Without `arrays` zeros are used, which any index may be."""
+    """Return the profile of a program from as many calls as a report can wait for.
+
+    The state stays as it is. Without `arrays` it uses zeros, which are valid indices.
+    """
     if arrays is None:
         arrays = [np.zeros(b.value.type.shape, b.value.type.numpy_dtype) for b in plan.inputs]
     begin = time.perf_counter()

@@ -11,9 +11,11 @@ from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Range, Step, all_
 
 
 def buffers(plan: Plan, types: Mapping[str, str]) -> list[BufferData]:
-    """What lies in the work memory, in the order of its beginning. What moves with a loop takes all
-    that it takes in any iteration; what a loop uses is alive in all its steps, and elements of that
-    are no buffers of their own."""
+    """Return the buffers of the work memory, by their start.
+
+    A buffer that moves with a loop covers all iterations. A buffer that a loop uses is alive in all
+    its steps, and its elements are no buffers of their own.
+    """
     found: dict[tuple[str, int, int], BufferData] = {}
     for number, (step, last) in enumerate(_with_ends(plan)):
         for place, writes in _places(step):
@@ -94,8 +96,10 @@ def _begun(
 
 
 def _in_place(found: Sequence[BufferData], ends: Sequence[int]) -> list[BufferData]:
-    """With the values that are written over others, by the step or the loop that reads those
-    last; `ends` says at which step each one is over."""
+    """Add the values that are written over others, by the step or loop that reads those last.
+
+    `ends` says after which step each one is dead.
+    """
     result = []
     alive: list[BufferData] = []
     for buffer in found:

@@ -110,8 +110,12 @@ class BufferData:
 
 @dataclass(frozen=True)
 class SpanData:
-    """When a step runs, in microseconds from the beginning; of one in a loop, in the first
-    iteration. `cause` is the number of the step whose end it waits for, -1 if there is none."""
+    """The time in which a step runs, in microseconds from the beginning.
+
+    Of a loop it is the first iteration.
+
+    `cause` is the number of the step that it waits for, or -1.
+    """
 
     step: int
     stream: int
@@ -122,8 +126,7 @@ class SpanData:
 
 @dataclass(frozen=True)
 class Limits:
-    """What the device can do: floating-point operations and bytes per second. `title` says where
-    they are from."""
+    """The device's floating-point operations and bytes per second; `title` is their source."""
 
     flops: float
     bytes: float

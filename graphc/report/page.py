@@ -21,8 +21,10 @@ SCRIPTS = ("base", "inspector", "lists", "charts", "tree", "graph", "main")
 
 
 def write(path: Path, programs: Sequence[ProgramData]) -> None:
-    """Write the report of one program, or of two beside each other. GraphError if the file cannot
-    be written."""
+    """Write the report of one program, or of two side by side.
+
+    It raises GraphError if the file cannot be written.
+    """
     try:
         path.write_text(page(programs), encoding="utf-8")
     except OSError as error:

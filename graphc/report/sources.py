@@ -12,9 +12,11 @@ LONGEST = 200_000
 
 
 def source_files(lines: Iterable[str]) -> dict[str, str]:
-    """The text of each file that `lines` (`net.py:12`) name, by that name. A file is looked for
-    among the modules that are loaded and what Python has shown lines of, as of a notebook's cells;
-    one that is not found, or of whose name there are several, is left out."""
+    """Return the text of each file that `lines`, such as `net.py:12`, name.
+
+    Files are looked for among loaded modules and the lines that Python has shown, such as a
+    notebook's cells. A file that is not found, or whose name is ambiguous, is left out.
+    """
     named: dict[str, int] = {}
     for line in lines:
         name, _, number = line.rpartition(":")

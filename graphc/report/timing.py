@@ -17,9 +17,11 @@ Mark = tuple[float, int]
 
 
 def modelled(plan: Plan, duration: Duration) -> list[SpanData]:
-    """When each step runs if each begins as soon as its stream and the events allow and takes
-    `duration`. Kernels beside each other do not slow each other down. A loop takes its count of its
-    first iteration."""
+    """Return when each step runs if it starts as soon as its stream and events allow.
+
+    Each takes its `duration`; concurrent kernels do not slow each other down. A loop takes its
+    count times its first iteration.
+    """
     spans: list[SpanData] = []
     _play(plan.steps, 0, (0.0, -1), duration, kind_of(plan.device).rates.event, spans)
     return spans
@@ -80,8 +82,10 @@ def as_ran(plan: Plan, spans: Iterable[Span]) -> tuple[SpanData, ...]:
 
 
 def limits(plan: Plan, workers: int, profile: Profile | None) -> Limits:
-    """What the device can do as a profile knows it; else the round rates that rank kernels on a
-    device of this kind, which are no measurement."""
+    """Return what the device can do, from a profile, or else the round rates that rank kernels.
+
+    The latter are no measurement.
+    """
     if profile is not None and profile.limits is not None:
         found = profile.limits
         return Limits(1e6 * found.flops, 1e6 * found.bytes, f"the machine's limits, {found.origin}")

@@ -1,4 +1,4 @@
-"""Graph <-> text, exact inverses: `parse(graph_text(g)) == g`. writer.py says how it looks."""
+"""The text of graphs: `parse(graph_text(g)) == g`; writer.py describes the format."""
 
 import graphc.ops  # noqa: F401 (the parser finds every op in the registry)
 from graphc.ir import Graph

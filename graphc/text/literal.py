@@ -1,4 +1,4 @@
-"""Literals in the text of a graph: what Python writes for an op's attributes and for elements."""
+"""Literals in the text of a graph: attributes of ops and elements of constants."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphc.ir import FLOATS, Layout
 
 
 def literal_of(text: str) -> Any:
-    """Literals, tuples of them, layouts, `inf`, `nan`, and `nan0x...` with a NaN's bits."""
+    """Return the value of a literal: Python's, a layout, `inf`, `nan` or `nan0x...`."""
 
     def build(node: ast.expr) -> Any:
         match node:
@@ -47,7 +47,7 @@ def literal_of(text: str) -> Any:
 
 
 def fits(value: Any, kind: str) -> bool:
-    """Whether a literal is one of a field that is annotated as `kind`; True for kinds unknown."""
+    """Return whether a literal fits a field annotated as `kind`; True for unknown kinds."""
     integers = isinstance(value, tuple) and all(map(_is_integer, value))
     fitting = {
         "bool": isinstance(value, bool),
@@ -62,7 +62,7 @@ def fits(value: Any, kind: str) -> bool:
 
 
 def element_of(value: Any, dtype: str) -> Any:
-    """`value` if it is an element of a constant of this dtype; ValueError if not."""
+    """Return `value` as an element of a constant of this dtype, or raise ValueError."""
     if dtype == "bool":
         fits = isinstance(value, bool)
     elif dtype in FLOATS:

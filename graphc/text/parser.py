@@ -1,4 +1,4 @@
-"""Text -> graph. text.py has the format; every line is understood by itself, in order."""
+"""Parse the text of a graph, line by line; writer.py describes the format."""
 
 from __future__ import annotations
 
@@ -28,11 +28,23 @@ _TYPES = re.compile(r"\w+\[[^\]]*\](?:\{[^}]*\})?")
 
 
 def parse(text: str, constants: Mapping[str, Array] | None = None) -> Graph:
-    """The graph that prints as `text`.
+    """Return the graph that prints as `text`.
 
-    `constants` maps digests to the arrays of large constants; those that it lacks stay unresolved:
-    equal to the original, printable and verifiable, but not runnable. Raises GraphError with the
-    number of the first line that is not understood.
+    Args:
+        text: The text of a graph.
+        constants: Arrays of large constants by digest. Without its array a constant stays
+            unresolved: it equals the original and can be printed, but not run.
+
+    Returns:
+        The graph.
+
+    Raises:
+        GraphError: A line is not understood; the message has its number.
+
+    Example:
+        >>> graph = graphc.trace(lambda x: x + 1, graphc.spec(2))
+        >>> graphc.text.parse(graphc.text.graph_text(graph)) == graph
+        True
     """
     parser = _Parser(text, constants or {})
     try:
@@ -273,7 +285,7 @@ class _Parser:
 
 
 def unescape(text: str) -> str:
-    """The name that was written with `%XX;` for some characters."""
+    """Return the name that was written with `%XX;` for some characters."""
     return re.sub(r"%([0-9a-f]+);", lambda match: chr(int(match[1], 16)), text)
 
 

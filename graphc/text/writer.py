@@ -41,18 +41,41 @@ _CALL_COLUMNS = 56
 
 
 def graph_text(graph: Graph) -> str:
-    """The text of `graph`, one line per input, state, node, update and result; no final newline."""
+    """Return the text of a graph, one line per input, state, node, update and result.
+
+    Args:
+        graph: The graph.
+
+    Returns:
+        The text, without a final newline.
+
+    Example:
+        >>> print(graphc.text.graph_text(graphc.trace(lambda x: x + 1, graphc.spec(2))))
+        graph function
+        ...
+    """
     return "\n".join((f"graph {_escape(graph.name)}", *_body_lines(graph, "  ")))
 
 
 def node_text(node: Node) -> str:
-    """The line of one node, without what it holds and where it comes from."""
+    """Return the line of one node, without its body and source position.
+
+    Example:
+        >>> node = graphc.trace(graphc.relu, graphc.spec(2)).nodes[0]
+        >>> print(graphc.text.node_text(node))
+        %relu = relu(%x) : f32[2]
+    """
     types = ", ".join(str(v.type) for v in node.outputs)
     return f"{_values(node.outputs)} = {_call(node)} : {types}"
 
 
 def large_constants(graph: Graph) -> dict[str, Array]:
-    """Digest -> array of every constant that `graph_text` does not write out."""
+    """Return the arrays that `graph_text` does not write out, by their digests.
+
+    Example:
+        >>> graphc.text.large_constants(graphc.trace(lambda x: x + 1, graphc.spec(2)))
+        {}
+    """
     found: dict[str, Array] = {}
     for node in graph.nodes:
         if isinstance(node.op, Constant) and not _is_inline(node.op.value):
@@ -126,14 +149,14 @@ def _literal(value: Any) -> str:
         return f"Layout({value.axis},{value.width})"
     if isinstance(value, np.generic):
         value = value.item()
-    return str(value) if isinstance(value, _Word) else repr(value).replace(" ", "\\x20")
+    return str(value) if isinstance(value, _Literal) else repr(value).replace(" ", "\\x20")
 
 
 def _is_inline(elements: Elements) -> bool:
     return elements.array is not None and elements.array.size <= INLINE
 
 
-class _Word(str):
+class _Literal(str):
     """Text that is a literal already."""
 
 
@@ -143,10 +166,10 @@ def _element(element: np.generic) -> Any:
         return element.item()
     if np.isnan(element):
         usual = element.tobytes() == type(element)(np.nan).tobytes()
-        return _Word("nan" if usual else f"nan0x{element.tobytes()[::-1].hex()}")
+        return _Literal("nan" if usual else f"nan0x{element.tobytes()[::-1].hex()}")
     short = str(element)
     exact = type(element)(float(short)).tobytes() == element.tobytes()
-    return _Word(short) if exact else float(element)
+    return _Literal(short) if exact else float(element)
 
 
 def _where_text(where: Where) -> str:

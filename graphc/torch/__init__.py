@@ -1,15 +1,16 @@
-"""PyTorch's models: `torch.compile(model, backend="graphc")`, and what of a model graphc takes.
+"""PyTorch models: `torch.compile(model, backend="graphc")`, and a report of what graphc supports.
+
 Importing this package registers the backend.
 
-backend.py     what torch.compile calls: forward and backward graphs of core operators
-partition.py   which nodes graphc takes, and why it does not take the others
-interpret.py   a graph of core operators as a function of traced tensors
-aten/          what each operator is in graphc
-call.py        programs called with PyTorch's tensors
-reporting.py   what of a model graphc takes
-loading.py     modules as modules of graphc, for `graphc.from_torch`
-exporting.py   what torch.export makes of them
-operators.py   what PyTorch's core operators do not say
+    backend.py     what torch.compile calls with forward and backward graphs
+    partition.py   which nodes graphc takes, and why not the others
+    interpret.py   a graph of core operators as a function of traced tensors
+    aten/          the rule of each operator
+    call.py        programs called with PyTorch tensors
+    reporting.py   which operators of a model graphc supports
+    loading.py     PyTorch modules as graphc modules, for `graphc.from_torch`
+    exporting.py   graphs from torch.export
+    operators.py   operators for what PyTorch's core operators cannot express
 """
 
 try:

@@ -1,6 +1,9 @@
-"""`torch.compile(model, backend="graphc")`: Dynamo's graphs, differentiated by AOTAutograd into a
-forward and a backward one of core operators. Each becomes programs, the forward one handing the
-backward one what it stored; what graphc has not got stays with PyTorch."""
+"""The backend of `torch.compile(model, backend="graphc")`.
+
+AOTAutograd differentiates Dynamo's graphs into forward and backward graphs of core operators. Each
+becomes programs; the forward one passes stored values to the backward one. Operators that graphc
+lacks stay in PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +43,11 @@ def _compiler(name: str, watch: Watcher | None, build: bool) -> Callable[..., An
 
 
 def with_compiler(watch: Watcher | None = None, build: bool = True) -> Callable[..., Any]:
-    """A backend for `torch.compile`. `watch` is told of each graph and what of it is offered; if
-    not `build`, PyTorch runs it all."""
+    """Return a backend for `torch.compile`.
+
+    `watch` is called with each graph and its supported operators. Without `build`, PyTorch runs
+    all.
+    """
     compiler = aot_autograd(
         fw_compiler=_compiler("forward", watch, build),
         bw_compiler=_compiler("backward", watch, build),
@@ -57,5 +63,5 @@ def with_compiler(watch: Watcher | None = None, build: bool = True) -> Callable[
 
 
 def graphc(module: GraphModule, inputs: Sequence[torch.Tensor], **options: Any) -> Any:
-    """The backend: what `torch.compile` calls with a graph and its example inputs."""
+    """Compile a graph with its example inputs; `torch.compile` calls it."""
     return with_compiler()(module, inputs)

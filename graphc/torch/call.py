@@ -16,8 +16,10 @@ from graphc.torch.partition import type_of
 
 
 class Compiled(torch.nn.Module):
-    """A graph of operators that graphc offers, as programs: one for each set of sizes, compiled by
-    the first call that has them."""
+    """A graph of supported operators as programs, one for each set of sizes.
+
+    The first call with new sizes compiles a program.
+    """
 
     def __init__(self, module: GraphModule, name: str) -> None:
         super().__init__()

@@ -36,8 +36,10 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     return table
 
 
-def whole_decompositions() -> dict[Any, Callable[..., Any]]:
-    """The same for graphs without gradients, which graphc differentiates itself: what it has a
-    function for stays whole."""
+def inference_decompositions() -> dict[Any, Callable[..., Any]]:
+    """Return decompositions for graphs without gradients, which graphc differentiates itself.
+
+    Operators that graphc has a function for stay whole.
+    """
     table = {**default_decompositions(), **decompositions()}
     return {operator: rule for operator, rule in table.items() if operator not in (*_KEPT, *_WHOLE)}

@@ -1,6 +1,8 @@
-"""PyTorch's modules through torch.export: their graphs of core operators, with buffers' next
-contents as results, and with what torch.export leaves out said by operators of our own: through
-what no gradient flows."""
+"""PyTorch modules through torch.export: graphs of core operators.
+
+Buffers' next contents are results. Operators of our own mark where no gradient flows, which
+torch.export leaves out.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from graphc.base.errors import GraphError
 from graphc.base.source_lines import error
-from graphc.torch.decompositions import whole_decompositions
+from graphc.torch.decompositions import inference_decompositions
 from graphc.torch.interpret import where_of
 from graphc.torch.operators import stop_gradient
 from graphc.torch.partition import Offered
@@ -37,8 +39,11 @@ _MOST = 5
 
 
 class Exported:
-    """A module's graph for some types of inputs. `inputs` and `outputs` say what each of the
-    graph's is; `constants` are the tensors that are neither parameters nor buffers."""
+    """A module's graph for some types of inputs.
+
+    `inputs` and `outputs` say what each of the graph's is; `constants` are the tensors that are
+    neither parameters nor buffers.
+    """
 
     def __init__(self, program: ExportedProgram) -> None:
         self.graph: GraphModule = program.graph_module
@@ -53,8 +58,10 @@ class Exported:
 
 
 def exported(module: torch.nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> Exported:
-    """The graph of `module(*args, **named)`. GraphError if torch.export cannot trace it, or with
-    all operators that graphc has not got."""
+    """Return the graph of `module(*args, **named)`.
+
+    It raises GraphError if torch.export cannot trace it, or with all unsupported operators.
+    """
     kind = type(module).__name__
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -64,7 +71,7 @@ def exported(module: torch.nn.Module, args: tuple[Any, ...], named: dict[str, An
             for part in list(program.graph_module.modules()):
                 if isinstance(part, GraphModule):
                     _mark(part.graph)
-            program = program.run_decompositions(whole_decompositions())
+            program = program.run_decompositions(inference_decompositions())
             _drop_checks(program.graph)
         except Exception as problem:  # whatever the model's code raises
             text = str(problem).strip() or type(problem).__name__
@@ -82,8 +89,12 @@ def exported(module: torch.nn.Module, args: tuple[Any, ...], named: dict[str, An
 
 
 def _mark(graph: Graph) -> None:
-    """Let an operator say where no gradient flows: in what is detached, and into what is computed
-    without gradients. Core operators say neither."""
+    """Insert operators where no gradient flows.
+
+    These are detached tensors, and values computed without gradients.
+
+    Core operators say neither.
+    """
     for node in list(graph.nodes):
         if node.target == aten.detach.default:
             node.target = stop_gradient
@@ -98,8 +109,10 @@ def _mark(graph: Graph) -> None:
 
 
 def _drop_checks(graph: Graph) -> None:
-    """Leave out what PyTorch asserts of values, as `one_hot` does of its indices: it has no result,
-    and a program does not stop half-way."""
+    """Remove PyTorch's assertions on values, such as those of `one_hot` on its indices.
+
+    They have no result, and a program does not stop half-way.
+    """
     for node in list(graph.nodes):
         if node.target == aten._assert_async.msg:
             graph.erase_node(node)

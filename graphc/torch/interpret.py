@@ -26,8 +26,10 @@ _LINE = re.compile(r'File "([^"]+)", line (\d+)')
 def interpret(
     module: GraphModule, arguments: Sequence[Any], draws: bool = False
 ) -> tuple[Any, ...]:
-    """What the graph returns for traced tensors, and for integers in place of symbolic sizes.
-    With `draws` graphc draws the random numbers."""
+    """Return the results of a graph for traced tensors, and for integers as symbolic sizes.
+
+    With `draws` graphc draws the random numbers.
+    """
     values: dict[Node, Any] = {}
     given = iter(arguments)
     above = current_builder().modules

@@ -19,7 +19,7 @@ from graphc.base.dtypes import BFLOAT16
 from graphc.base.errors import GraphError
 from graphc.base.source_lines import error
 from graphc.ir import Type
-from graphc.nn.module import as_array, mapping_of
+from graphc.nn.state_arrays import as_array, mapping_of
 from graphc.torch.aten.rules import DTYPES
 from graphc.torch.call import array_of
 from graphc.torch.exporting import Exported, exported
@@ -32,11 +32,9 @@ TORCHS = {name: dtype for dtype, name in DTYPES.items()}
 
 
 def from_torch(module: torch.nn.Module, *example: Any, **named: Any) -> Model:
-    """The module as graphc's, which is called as PyTorch's is: `example` and `named` are inputs of
-    it, tensors, arrays or specs, of which only types count.
+    """Convert a PyTorch module; `graphc.from_torch` describes the arguments.
 
-    GraphError if torch.export cannot trace it, or if it has operators that graphc has not got: it
-    lists them all.
+    It raises GraphError if torch.export cannot trace it, or with all unsupported operators.
     """
     if not isinstance(module, torch.nn.Module):
         raise error(f"from_torch: expected a torch.nn.Module, got {_named(module)}")
@@ -61,11 +59,10 @@ def to_torch(state: Mapping[str, Any] | nn.Module) -> dict[str, torch.Tensor]:
 
 
 class Model(nn.Module):
-    """A module of PyTorch's: parameters, buffers and modules have their names there, and its modes
-    are theirs until `train` or `eval` is called.
+    """A PyTorch module with its names of parameters, buffers and modules.
 
-    A call traces PyTorch's module anew for types of inputs or modes that are new. Its weights are
-    copies, of which PyTorch's module knows nothing.
+    Its modes are PyTorch's until `train` or `eval` is called. A call traces PyTorch's module again
+    for new types of inputs or modes. Its weights are copies, which PyTorch's module does not see.
     """
 
     def __init__(self, module: torch.nn.Module, made: dict[int, Any]) -> None:
@@ -96,8 +93,7 @@ class Model(nn.Module):
         return forward
 
     def exported(self, args: tuple[Any, ...], named: dict[str, Any]) -> Exported:
-        """The graph for inputs of these types, which stand in place of tensors, in the modes of
-        this moment."""
+        """Return the graph for inputs of these types, in the current modes."""
         source: _Source = self._source
         parts = [m for m in self.modules() if isinstance(m, Model)]
         key = repr((tree_flatten((args, named)), [part.training for part in parts]))
@@ -170,8 +166,7 @@ class _Source:
 
 
 def _state(tensor: Any, name: str, made: dict[int, Any], persistent: bool) -> Any:
-    """The parameter or buffer that stands for PyTorch's: one for each tensor, however often it is
-    there."""
+    """Return the parameter or buffer of a PyTorch tensor, one however often the tensor occurs."""
     if tensor is None:
         return None
     if id(tensor) not in made:

@@ -1,6 +1,8 @@
-"""Choose the nodes of a PyTorch graph that graphc takes. A node is offered if its rule can be
-traced with the node's own arguments: what graphc refuses is left to PyTorch, with graphc's words as
-the reason."""
+"""Choose the nodes of a PyTorch graph that graphc takes.
+
+A node is supported if its rule can be traced with its arguments. Nodes that graphc refuses stay in
+PyTorch, with graphc's message as the reason.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,7 @@ from graphc.trace import Builder
 
 
 class Offered(OperatorSupportBase):
-    """Says which nodes graphc takes, and why it does not take the others; with `draws` it draws
-    random numbers."""
+    """Decides which nodes graphc takes, with reasons; `draws` allows random numbers."""
 
     def __init__(self, draws: bool = False) -> None:
         self._draws = draws
@@ -73,8 +74,10 @@ def _plain(node: Node) -> bool:
 
 
 def _read_by_strides(node: Node) -> bool:
-    """Whether elements of the node's result, or of a view of it, are found where PyTorch's tensor
-    has them and graphc's would not."""
+    """Return whether elements of the result are read by strides that only PyTorch's tensor has.
+
+    Views of the result count too.
+    """
     users = [user for user in node.users if user.all_input_nodes[0] is node]
     if not any(reads_strides(u) or (_is_view(u) and _read_by_strides(u)) for u in users):
         return False
@@ -121,8 +124,10 @@ def _hint(size: int | torch.SymInt) -> int:
 
 
 def type_of(tensor: torch.Tensor) -> Type:
-    """graphc's type of a tensor; symbolic sizes as they are in the example. GraphError if there is
-    none."""
+    """Return graphc's type of a tensor, with symbolic sizes as in the example.
+
+    It raises GraphError if there is none.
+    """
     if tensor.device.type != "cpu" or tensor.layout != torch.strided:
         raise GraphError(f"tensors on {tensor.device} of layout {tensor.layout} are not offered")
     return Type(tuple(map(_hint, tensor.shape)), dtype_of(tensor.dtype))

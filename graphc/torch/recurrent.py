@@ -97,8 +97,7 @@ class _Direction(torch.autograd.Function):
 
 
 def layers(kind: str, *args: Any) -> tuple[torch.Tensor, ...]:
-    """What `torch.lstm`, `torch.gru`, `torch.rnn_tanh` and `torch.rnn_relu` give for these
-    arguments: y and the last states."""
+    """Return y and the last states of `torch.lstm`, `torch.gru` or a simple RNN."""
     return _stacked(_Direction.apply, kind, *args)
 
 
@@ -140,8 +139,10 @@ _FUNCTIONS = {getattr(torch, name): kind for name, kind in _KINDS.items()}
 
 
 def _taken(function: Any, args: Sequence[Any]) -> str | None:
-    """The kind of layer that a call is for; None for what stays PyTorch's, packed sequences
-    too."""
+    """Return the kind of layer that a call computes; None for calls that stay in PyTorch.
+
+    Packed sequences do.
+    """
     whole = len(args) == 9 and isinstance(args[3], bool)
     return _FUNCTIONS.get(function) if whole else None
 
@@ -168,8 +169,10 @@ def _without_gradient(
 
 
 def with_layers(module: GraphModule) -> GraphModule:
-    """Dynamo's graph with recurrent layers as `layers` writes them. Packed sequences, and those on
-    other devices, stay as they are."""
+    """Replace recurrent layers in Dynamo's graph by `layers`.
+
+    Packed sequences and layers on other devices stay as they are.
+    """
     for node in list(module.graph.nodes):
         kind = _taken(node.target, node.args) if node.op == "call_function" else None
         if kind is not None and node.args[0].meta["example_value"].device.type == "cpu":

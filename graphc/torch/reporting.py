@@ -1,4 +1,4 @@
-"""Report which operators of a PyTorch model graphc takes."""
+"""Report which operators of a PyTorch model graphc supports."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ _MARKS = re.compile(r"^(linalg|special|native)_|_(ex|cpu|backward|forward|forwar
 
 @dataclass
 class Report:
-    """How often each operator stands in a model's graphs, forward and backward.
+    """How often each operator occurs in a model's forward and backward graphs; prints as a table.
 
-    `taken` counts those that become part of programs; `refused` those that are left to PyTorch,
-    with the reason. `str` is a table.
+    Attributes:
+        taken: Operators that become part of programs, with their counts.
+        refused: Operators that are left to PyTorch, with the reasons.
     """
 
     taken: Counter[str] = field(default_factory=Counter)
@@ -35,7 +36,7 @@ class Report:
 
     @property
     def share(self) -> float:
-        """The part of the operators that graphc takes, 0 to 1."""
+        """The fraction of operators that graphc takes, 0 to 1."""
         taken, refused = sum(self.taken.values()), sum(self.refused.values())
         return taken / (taken + refused) if taken + refused else 1.0
 
@@ -52,9 +53,16 @@ class Report:
 
 
 def report(model: Callable[..., Any], *inputs: Any) -> Report:
-    """What graphc takes of `model(*inputs)` and, if a result has one, of its gradient.
+    """Report what graphc takes of `model(*inputs)` and of its gradient, if a result has one.
 
-    The model runs once, in PyTorch: its buffers and gradients change as by one training step.
+    The model runs once in PyTorch; its buffers and gradients change as in one training step.
+
+    Args:
+        model: A PyTorch module or function.
+        *inputs: PyTorch tensors.
+
+    Returns:
+        A `Report`.
     """
     found = Report()
 
@@ -73,7 +81,7 @@ def report(model: Callable[..., Any], *inputs: Any) -> Report:
 
 
 def nearest(name: str) -> str:
-    """The function of graphc, or else its rule, whose name is most like a PyTorch operator's."""
+    """Return the function of graphc, or else its rule, with the name nearest to an operator's."""
     own = _MARKS.sub("", name.removeprefix("aten.").split(".")[0]).strip("_")
     rules = {n.removeprefix("aten.").split(".")[0] for n in names()}
     close = (difflib.get_close_matches(own, sorted(known), 1) for known in (_functions(), rules))

@@ -1,4 +1,4 @@
-"""Running a Python function on symbolic tensors: the graph under construction, and its tensors."""
+"""Tracing: the graph under construction and its symbolic tensors."""
 
 from graphc.trace.builder import Builder, current_builder, emit, innermost_builder, spec
 from graphc.trace.operand import Operand, Size, Tensor

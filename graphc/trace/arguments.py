@@ -1,4 +1,4 @@
-"""The arrays of a call: matched with the specs by structure and name, checked, brought to NumPy."""
+"""The arguments of a call: matched with specs by structure and name, checked, and made arrays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Exact = Callable[[Any, Any], bool]
 
 
 def exact(values: Sequence[Any], kinds: Sequence[tuple[tuple[int, ...], Any]]) -> bool:
-    """Whether each value is an array of that shape and dtype, and C-contiguous."""
+    """Return whether all values are C-contiguous arrays of the given shapes and dtypes."""
     if len(values) != len(kinds):
         return False
     for value, (shape, dtype) in zip(values, kinds, strict=True):
@@ -32,16 +32,16 @@ def exact(values: Sequence[Any], kinds: Sequence[tuple[tuple[int, ...], Any]]) -
 
 @dataclass(frozen=True)
 class Static:
-    """A value that a program was compiled for."""
+    """A constant that a program was compiled for."""
 
     value: bool | int | float | str
 
 
 class Arguments:
-    """What the program `function` is called with: (name, tree of types) per argument.
+    """The arguments of a program, as (name, tree of types) each.
 
-    Calling it gives the arrays in the order of the graph's inputs. GraphError says what was
-    expected where number, structure, shape or dtype do not fit.
+    Calling it returns arrays in the order of the graph's inputs, or raises GraphError where number,
+    structure, shape or dtype do not fit.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Running a Python function on symbolic tensors: each operation becomes a node of a graph."""
+"""Trace a Python function: each operation on a symbolic tensor becomes a node of a graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphc.trace.operand import Tensor
 
 
 class Builder:
-    """A graph under construction. Ops on tensors append to it while its `building()` is open."""
+    """A graph under construction; ops on tensors append to it while its `building()` is open."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -54,11 +54,11 @@ class Builder:
         """Those of values; a builder may be given another's."""
 
     def fresh(self, base: str) -> str:
-        """A name not used yet: `base`, or `base` with `.1`, `.2`, ... behind it."""
+        """Return an unused name: `base`, or `base.1`, `base.2`, ..."""
         return self.names.fresh(base)
 
     def own(self, tensor: Tensor) -> Tensor:
-        """`tensor` as this graph knows it; GraphError if it belongs to another trace."""
+        """Return `tensor` in this graph; raise GraphError if it belongs to another trace."""
         if tensor.builder is not self:
             raise error(
                 f"{tensor.value} : {tensor.value.type} belongs to another function: what a "
@@ -77,16 +77,18 @@ class Builder:
         return Tensor(value, self)
 
     def name_state(self, buffer: StateBuffer, name: str) -> None:
-        """Let `buffer` be called `name` when the traced function first reads it."""
+        """Set the name that `buffer` gets when the traced function first reads it."""
         self._known_names.setdefault(id(buffer), name)
 
     def known_name(self, buffer: StateBuffer) -> str:
-        """The name that `name_state` gave to `buffer`, or ""."""
+        """Return the name that `name_state` set for `buffer`, or ""."""
         return self._known_names.get(id(buffer), "")
 
     def read_state(self, buffer: StateBuffer, name: str = "state") -> Tensor:
-        """The tensor that stands for `buffer`: a state value of this graph. After an `update`
-        of it, still the old contents."""
+        """Return the tensor of a buffer's contents before this program runs.
+
+        An `update` does not change it.
+        """
         if id(buffer) not in self._state_tensors:
             tensor = self.add_state(self._known_names.get(id(buffer), name), buffer.type)
             self._state_tensors[id(buffer)] = tensor
@@ -94,46 +96,46 @@ class Builder:
         return self._state_tensors[id(buffer)]
 
     def contents(self, buffer: StateBuffer) -> Tensor:
-        """What `buffer` holds at this point of the function: the last update if there was one."""
+        """Return the contents of `buffer` at this point: its last update, if there was one."""
         old = self.read_state(buffer)
         return Tensor(self.updates.get(old.value, old.value), self)
 
     def note_read(self, parameter: Any) -> None:
-        """Remember that the traced function read `parameter`, and where first."""
+        """Record that the traced function reads `parameter`, and where it first does."""
         if id(parameter.state) not in self.parameters_read:
             self.parameters_read[id(parameter.state)] = parameter, tuple(user_line())
 
     def latest(self, buffer: StateBuffer) -> Tensor | None:
-        """The last update of `buffer` up to this point; None while there has been none."""
+        """Return the last update of `buffer` up to this point, or None."""
         old = self._state_tensors.get(id(buffer))
         new = None if old is None else self.updates.get(old.value)
         return None if new is None else Tensor(new, self)
 
     def type_of(self, buffer: StateBuffer) -> Type:
-        """The type of what `read_state` gives."""
+        """Return the type of what `read_state` returns."""
         return buffer.type
 
     def keeps(self, state: Tensor) -> bool:
-        """Whether the tensor is state, which `update` may give other contents."""
+        """Return whether the tensor is state that `update` can change."""
         return state.value in self.state
 
     def rebind_state(self, name: str, buffer: StateBuffer) -> None:
-        """Let the state value `name` stand for `buffer` in place of the one that was read."""
+        """Bind the state value `name` to `buffer` instead of the one that was read."""
         old = self.buffers[name]
         self._state_tensors[id(buffer)] = self._state_tensors.pop(id(old))
         self.buffers[name] = buffer
 
     def random_key(self) -> tuple[int, int, Tensor]:
-        """(seed, number of the random op in this program, counter i32[]) for a Philox op.
+        """Return (seed, number of the random op, counter i32[]) for a Philox op.
 
-        The counter goes up by one at each call of the program, from the program's key on.
+        The counter starts at the program's key and grows by one with each call.
         """
         seed, number, step = self.random_step()
         key = self.random_offset()
         return seed, number, step if key is None else step + key
 
     def random_step(self) -> tuple[int, int, Tensor]:
-        """As `random_key`, with a counter that begins at 0."""
+        """Return a random key like `random_key`, whose counter starts at 0."""
         step = self._random_state("random.step")
         if step is None:
             step = self.read_state(StateBuffer(0, np.int32), "random.step")
@@ -142,7 +144,7 @@ class Builder:
         return self.seed, self._random_ops - 1, step
 
     def random_offset(self) -> Tensor | None:
-        """The program's key i32[], which is state; None where there is none to draw."""
+        """Return the program's key i32[], which is state, or None where none is drawn."""
         key = self._random_state("random.key")
         if key is None and self.draw_key is not None:
             key = self.read_state(StateBuffer(self.draw_key(), np.int32), "random.key")
@@ -152,7 +154,7 @@ class Builder:
         return next((t for t in self._state_tensors.values() if t.value.name == name), None)
 
     def emit(self, op: Op, *inputs: Tensor, name: str = "") -> tuple[Tensor, ...]:
-        """Append `op` on `inputs`; the outputs. A GraphError gets the user's line at its end."""
+        """Append `op` on `inputs` and return its outputs; a GraphError gets the user's line."""
         where = self.where or self._here(op)
         inputs = tuple(map(self.own, inputs))
         try:
@@ -176,11 +178,12 @@ class Builder:
         return f"{prefix}{where.module}.{op.name}" if where.module else f"{prefix}{op.name}"
 
     def update(self, old: Tensor, new: Tensor) -> None:
-        """Let the state `old` be `new` after this program has run."""
+        """Set the contents of the state `old` after this program to `new`."""
         self.updates.pop(old.value, None)  # the order is that of the last updates
         self.updates[old.value] = new.value
 
     def graph(self, outputs: Sequence[Tensor]) -> Graph:
+        """Return the finished graph with these outputs."""
         return Graph(
             self.name,
             tuple(self.inputs),
@@ -201,8 +204,7 @@ class Builder:
 
     @contextmanager
     def module(self, name: str, training: bool) -> Iterator[None]:
-        """Let nodes emitted inside carry `name` in their module path, in a module that trains or
-        not."""
+        """Append `name` to the module path of nodes emitted inside, and set the module's mode."""
         self.modules.append(name)
         try:
             with self.mode(training):
@@ -212,7 +214,7 @@ class Builder:
 
     @contextmanager
     def mode(self, training: bool) -> Iterator[None]:
-        """Let `training` be what random and normalising functions see inside."""
+        """Set the mode that random and normalizing functions see inside."""
         before, self.training = self.training, training
         try:
             yield
@@ -221,7 +223,7 @@ class Builder:
 
     @contextmanager
     def at(self, where: Where) -> Iterator[None]:
-        """Let nodes emitted inside carry `where`."""
+        """Set the source position of nodes emitted inside."""
         before, self.where = self.where, where
         try:
             yield
@@ -230,8 +232,7 @@ class Builder:
 
     @classmethod
     def extend(cls, graph: Graph, origin: Builder | None = None) -> Builder:
-        """A builder that goes on where `graph` ends, with the state bindings and the settings of
-        the builder that it comes from."""
+        """Return a builder that continues `graph`, with the state and settings of `origin`."""
         builder = cls(graph.name)
         builder.inputs, builder.state = list(graph.inputs), list(graph.state)
         builder.nodes, builder.updates = list(graph.nodes), dict(graph.updates)
@@ -259,12 +260,12 @@ _open = _Open()
 
 
 def innermost_builder() -> Builder | None:
-    """This thread's innermost open builder, if there is one."""
+    """Return this thread's innermost open builder, or None."""
     return _open.builders[-1] if _open.builders else None
 
 
 def current_builder() -> Builder:
-    """This thread's innermost open builder, or GraphError outside a trace."""
+    """Return this thread's innermost open builder; raise GraphError outside of a trace."""
     if not _open.builders:
         raise GraphError(
             "graphc functions work on traced tensors: call them inside a function that is given "
@@ -274,13 +275,28 @@ def current_builder() -> Builder:
 
 
 def emit(op: Op, *inputs: Tensor) -> Tensor:
-    """Append `op` to the current builder; its only output."""
+    """Append `op` to the current builder and return its only output."""
     (output,) = current_builder().emit(op, *inputs)
     return output
 
 
 def spec(shape: Sequence[int] | int, dtype: Any = "float32") -> Type:
-    """The type of an input: its shape (elements per axis) and dtype."""
+    """Return the type of an input.
+
+    Args:
+        shape: The size of each axis, an integer or integers.
+        dtype: The dtype.
+
+    Returns:
+        A `Type`, for `compile` and `trace`.
+
+    Raises:
+        GraphError: A size is negative or no integer, or the dtype is unknown.
+
+    Example:
+        >>> print(graphc.spec((100, 1, 28, 28)), graphc.spec(100, "int64"))
+        f32[100,1,28,28] i64[100]
+    """
     extents = (shape,) if isinstance(shape, int) else tuple(shape)
     for extent in extents:
         if not isinstance(extent, (int, np.integer)) or extent < 0:

@@ -1,5 +1,7 @@
-"""Record the ranges of the indices and labels of a traced function, where GRAPHC_CHECK=bounds asks
-for it; runtime/checks/bounds.py checks the arrays of a call against them."""
+"""Record the ranges of indices and labels of a traced function, for GRAPHC_CHECK=bounds.
+
+runtime/checks/bounds.py checks the arrays of a call against them.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,10 @@ from graphc.trace import Tensor, current_builder
 
 @dataclass(frozen=True)
 class Bound:
-    """What `name` reads as indices: `tensor`, integers from 0 to `extent` - 1, or one of `spared`,
-    which are left out by intent; inside scans, of all iterations."""
+    """A tensor of indices from 0 to `extent` - 1, or one of the allowed values `spared`.
+
+    Inside scans it holds the indices of all iterations.
+    """
 
     name: str
     tensor: Tensor
@@ -21,7 +25,7 @@ class Bound:
     lines: tuple[str, ...]
 
     def message(self, value: int, place: tuple[int, ...]) -> str:
-        """What is said of `value`, the first that is out of range, and of its place."""
+        """Return the error message for `value`, the first that is out of range."""
         allowed = [f"0 to {self.extent - 1}"] if self.extent else []
         allowed += map(str, self.spared)
         at = f" at {list(place)}" if place else ""
@@ -30,7 +34,7 @@ class Bound:
 
 
 def expect_below(name: str, tensor: Tensor, extent: int, *spared: int | None) -> None:
-    """Keep that `tensor` holds places below `extent`, for the check of bounds."""
+    """Record that `tensor` holds indices below `extent`."""
     builder = current_builder()
     if builder.bounds is not None:
         known = tuple(n for n in spared if n is not None)

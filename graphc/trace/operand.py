@@ -1,4 +1,4 @@
-"""Traced tensors, and the operators and methods that they and parameters have alike."""
+"""Traced tensors, and the operators and methods that they share with parameters."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from graphc.ir import TensorLike, Value
 
 
 class Operand:
-    """Anything with NumPy's operators, indexing and usual methods in a traced function: tensors
-    and, in modules, parameters. Each method is the function of that name in graphc.functions."""
+    """Anything with NumPy's operators, indexing and methods in a traced function.
+
+    Each method is the function of that name in graphc.functions.
+    """
 
     __array_priority__ = 1000
     functions: ClassVar[Any]
@@ -60,7 +62,7 @@ class Operand:
         # fmt: on
 
     def contents(self, builder: Any) -> Tensor:
-        """What this is in the function that `builder` traces."""
+        """Return the tensor of this in the function that `builder` traces."""
         raise NotImplementedError
 
     def _unreadable(self, reader: str) -> GraphError:
@@ -113,7 +115,7 @@ class Operand:
 
 
 class Size(int):
-    """A number of elements. A call is answered by what PyTorch's `x.size(0)` is here."""
+    """A number of elements; calling it raises an error that explains PyTorch's `x.size(0)`."""
 
     def __call__(self, *_: Any) -> Any:
         raise GraphError(
@@ -123,7 +125,12 @@ class Size(int):
 
 
 class Tensor(Operand):
-    """A value of the graph being traced."""
+    """A value of the graph being traced, with NumPy's operators, indexing and methods.
+
+    Example:
+        >>> graphc.compile(lambda x: (x + 1).sum(), graphc.spec(2))(np.array([1, 2], np.float32))
+        array(5., dtype=float32)
+    """
 
     __slots__ = ("builder", "value")
 
@@ -131,10 +138,12 @@ class Tensor(Operand):
         self.value, self.builder = value, builder
 
     def contents(self, builder: Any) -> Tensor:
+        """Return this tensor in the function that `builder` traces."""
         return self
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The size of each axis."""
         return self.value.type.shape
 
     @property
@@ -144,11 +153,12 @@ class Tensor(Operand):
 
     @property
     def ndim(self) -> int:
+        """The number of axes."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """Elements."""
+        """The number of elements."""
         return Size(self.value.type.size)
 
     def __repr__(self) -> str:

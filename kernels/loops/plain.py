@@ -6,7 +6,7 @@ import math
 
 from graphc.ir import dtype_name
 from graphc.kernels.loops.language import Loop, Memory, Nest
-from graphc.kernels.program.parts import PointwiseNest
+from graphc.kernels.program.pointwise_nest import PointwiseNest
 
 
 def plain_nest(part: PointwiseNest) -> Nest:

@@ -31,6 +31,7 @@ class Domain:
 
     @property
     def rank(self) -> int:
+        """Number of axes."""
         return len(self.extents)
 
     @property
@@ -73,6 +74,7 @@ class AffineIndex:
     """
 
     coefficients: tuple[int, ...]
+    """The factor of each domain index."""
     offset: int = 0
     divisor: int = 1
 
@@ -88,9 +90,13 @@ class AffineAccess:
     l at the domain indices i, where the index along the lane axis is that of lane 0."""
 
     offset: int
+    """Elements at index zero, before the division."""
     strides: tuple[int, ...]
+    """Elements per step of each domain index."""
     lane_stride: int = 0
+    """Elements from one lane to the next; 0 broadcasts one element."""
     divisor: int = 1
+    """The divisor of the offset; above 1 a guard excludes inexact quotients."""
 
     def text(self, indices: Sequence[str]) -> str:
         """The offset of lane 0 as a C++ expression, before the division."""
@@ -109,60 +115,62 @@ class Guard:
     """A condition under which an element is read: the access is exact and within [0, high)."""
 
     access: AffineAccess
+    """The index that is checked."""
     high: int
+    """Its exclusive bound, times the access's divisor."""
 
 
-def compose_index(affine: Affine, places: Sequence[AffineIndex], rank: int) -> AffineIndex:
-    """The index `affine` of a value whose own indices are `places` over a domain of `rank` axes."""
-    used = [(c, p) for c, p in zip(affine.coefficients, places, strict=True) if c]
+def compose_index(affine: Affine, indices: Sequence[AffineIndex], rank: int) -> AffineIndex:
+    """The index `affine` of a value with these `indices` over a domain of `rank` axes."""
+    used = [(c, p) for c, p in zip(affine.coefficients, indices, strict=True) if c]
     divisor = math.lcm(*(p.divisor for _, p in used))
     coefficients = [0] * rank
     offset = affine.offset * divisor
-    for factor, place in used:
-        scale = factor * (divisor // place.divisor)
-        offset += scale * place.offset
-        for d, c in enumerate(place.coefficients):
+    for factor, index in used:
+        scale = factor * (divisor // index.divisor)
+        offset += scale * index.offset
+        for d, c in enumerate(index.coefficients):
             coefficients[d] += scale * c
     return AffineIndex(tuple(coefficients), offset, divisor)
 
 
 def broadcast_indices(
-    shape: tuple[int, ...], wide: tuple[int, ...], places: Sequence[AffineIndex], domain: Domain
+    shape: tuple[int, ...], wide: tuple[int, ...], indices: Sequence[AffineIndex], domain: Domain
 ) -> tuple[AffineIndex, ...]:
     """The indices of an operand of `shape` that NumPy broadcasting extends to `wide`, read at
-    `places`."""
+    `indices`."""
     first = len(wide) - len(shape)
     return tuple(
-        domain.constant(0) if extent == 1 and wide[first + d] != 1 else places[first + d]
+        domain.constant(0) if extent == 1 and wide[first + d] != 1 else indices[first + d]
         for d, extent in enumerate(shape)
     )
 
 
 def linear_index(
-    shape: tuple[int, ...], places: Sequence[AffineIndex], domain: Domain
+    shape: tuple[int, ...], indices: Sequence[AffineIndex], domain: Domain
 ) -> AffineAccess:
-    """The row-major element index at `places` within `shape`."""
-    place = compose_index(Affine(row_major_strides(shape)), places, domain.rank)
-    return index_access(place, domain)
+    """The row-major element index at `indices` within `shape`."""
+    index = compose_index(Affine(row_major_strides(shape)), indices, domain.rank)
+    return index_access(index, domain)
 
 
-def index_access(place: AffineIndex, domain: Domain) -> AffineAccess:
+def index_access(index: AffineIndex, domain: Domain) -> AffineAccess:
     """An index as an access, for index registers and guards."""
-    lane = 0 if domain.lane is None else place.coefficients[domain.lane]
-    return AffineAccess(place.offset, place.coefficients, lane, place.divisor)
+    lane = 0 if domain.lane is None else index.coefficients[domain.lane]
+    return AffineAccess(index.offset, index.coefficients, lane, index.divisor)
 
 
-def memory_access(type: Type, places: Sequence[AffineIndex], domain: Domain) -> AffineAccess:
-    """The access to the element at `places` of a value of `type`, under its layout."""
+def memory_access(type: Type, indices: Sequence[AffineIndex], domain: Domain) -> AffineAccess:
+    """The access to the element at `indices` of a value of `type`, under its layout."""
     if type.layout.axis is None:
-        return linear_index(type.shape, places, domain)
+        return linear_index(type.shape, indices, domain)
     axis, width = type.layout.axis, type.layout.width
     if domain.lane is None and type.layout.in_one_block(type.shape):
-        return index_access(compose_index(Affine(type.strides), places, domain.rank), domain)
+        return index_access(compose_index(Affine(type.strides), indices, domain.rank), domain)
     *strides, _ = row_major_strides(type.storage_shape)
-    batch = places[axis]
+    batch = indices[axis]
     others = [s if d != axis else 0 for d, s in enumerate(strides)]
-    rest = compose_index(Affine(tuple(others)), places, domain.rank)
+    rest = compose_index(Affine(tuple(others)), indices, domain.rank)
     if batch.constant:
         assert batch.divisor == 1
         block, lane = divmod(batch.offset, width)
@@ -179,17 +187,17 @@ def memory_access(type: Type, places: Sequence[AffineIndex], domain: Domain) -> 
     return AffineAccess(rest.offset, tuple(coefficients), rest.divisor, rest.divisor)
 
 
-def bounds_guard(place: AffineIndex, extent: int, domain: Domain) -> Guard | bool:
-    """The guard for 0 <= `place` < `extent`, or True or False where it holds for all indices or for
+def bounds_guard(index: AffineIndex, extent: int, domain: Domain) -> Guard | bool:
+    """The guard for 0 <= `index` < `extent`, or True or False where it holds for all indices or for
     none."""
-    access = index_access(place, domain)
-    reach = [c * (n - 1) for c, n in zip(place.coefficients, domain.extents, strict=True)]
-    least = place.offset + sum(min(r, 0) for r in reach)
-    most = place.offset + sum(max(r, 0) for r in reach)
-    high = extent * place.divisor
+    access = index_access(index, domain)
+    reach = [c * (n - 1) for c, n in zip(index.coefficients, domain.extents, strict=True)]
+    least = index.offset + sum(min(r, 0) for r in reach)
+    most = index.offset + sum(max(r, 0) for r in reach)
+    high = extent * index.divisor
     if most < 0 or least >= high:
         return False
-    if least >= 0 and most < high and place.divisor == 1:
+    if least >= 0 and most < high and index.divisor == 1:
         return True
     return Guard(access, high)
 

@@ -50,6 +50,7 @@ class AttentionResult:
     offset: int
     """Elements before the first."""
     strides: tuple[int, ...]
+    """Elements between neighbouring indices, as above."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ class AttentionProblem:
 
     @property
     def dtype(self) -> str:
+        """The dtype of the queries."""
         return self.node.inputs[0].type.dtype
 
     @property

@@ -32,6 +32,7 @@ class AxisBody:
     dtype: str
     """The dtype of an element."""
     domain: Domain
+    """The merged domain."""
     axis: int
     """The domain axis that the op runs along."""
     read: RegisterProgram

@@ -25,19 +25,19 @@ _DTYPES = ("f32", "f64")
 def cache_rows(rows: Rows, cost: Cost, min_cost: float, limit: int) -> Rows:
     """`rows` with values cached that cost `min_cost` or more to recompute, in at most `limit`
     bytes."""
-    access, size, held = rows.cache_access, rows.cache_elements, list[CachedRow]()
+    access, size, cached = rows.cache_access, rows.cache_elements, list[CachedRow]()
     if access is None:
         return rows
 
-    def room(register: Register) -> Address | None:
-        new = CachedRow(f"held{len(held)}", register.dtype, size)
-        if sum(h.nbytes for h in held) + new.nbytes > limit:
+    def allocate(register: Register) -> Address | None:
+        new = CachedRow(f"held{len(cached)}", register.dtype, size)
+        if sum(h.nbytes for h in cached) + new.nbytes > limit:
             return None
-        held.append(new)
+        cached.append(new)
         return Address(new.pointer, access)
 
-    loops = _loops_with_cache(rows, cost, min_cost, room)
-    return replace(rows, loops=loops, cached=tuple(held))
+    loops = _loops_with_cache(rows, cost, min_cost, allocate)
+    return replace(rows, loops=loops, cached=tuple(cached))
 
 
 def cache_rows_in_outputs(rows: Rows, cost: Cost, min_cost: float) -> Rows:
@@ -53,13 +53,13 @@ def cache_rows_in_outputs(rows: Rows, cost: Cost, min_cost: float) -> Rows:
         if sum(address.pointer in other.pointers for other in elements) == 1
     ]
 
-    def room(register: Register) -> Address | None:
+    def allocate(register: Register) -> Address | None:
         place = next((a for a in free if dtypes.get(a.pointer) == register.dtype), None)
         if place is not None:
             free.remove(place)
         return place
 
-    return replace(rows, loops=_loops_with_cache(rows, cost, min_cost, room))
+    return replace(rows, loops=_loops_with_cache(rows, cost, min_cost, allocate))
 
 
 def _loops_with_cache(
@@ -67,22 +67,22 @@ def _loops_with_cache(
 ) -> tuple[RowLoop, ...]:
     """The loops, where the first loop that computes an expensive value stores it to memory from
     `allocate`, and later loops load it."""
-    numbers, held = _numbers(rows), dict[int, Address]()
+    numbers, cached = _numbers(rows), dict[int, Address]()
     made: dict[int, tuple[int, Register]] = {}
     loops: list[RowLoop] = []
     for k, loop in enumerate(rows.loops):
         reads: dict[str, Address] = {}
         for register in _recomputed(loop, lambda name: numbers[name] in made, cost, min_cost):
             number = numbers[register.name]
-            if number not in held and (place := allocate(register)):
-                held[number] = place
-            if number in held:
-                reads[register.name] = held[number]
+            if number not in cached and (place := allocate(register)):
+                cached[number] = place
+            if number in cached:
+                reads[register.name] = cached[number]
         loops.append(_loading_cached(loop, reads))
         for statement in loops[k].body.statements:
             for register in () if isinstance(statement, Load) else statement.results:
                 made.setdefault(numbers[register.name], (k, register))
-    for number, place in held.items():
+    for number, place in cached.items():
         k, register = made[number]
         loops[k] = _storing_cached(loops[k], register, place)
     return tuple(loops)

@@ -19,6 +19,7 @@ class CallMatrix:
     batch: int
     """Elements from one matrix to the next."""
     dtype: str
+    """The dtype of an element."""
 
     @property
     def leading(self) -> int:
@@ -65,9 +66,11 @@ class CallTensor:
     argument: int | None
     """The argument's number; None for a tensor that is not in memory."""
     shape: tuple[int, ...]
+    """The extents."""
     strides: tuple[int, ...]
     """Elements between neighbouring indices along each axis."""
     dtype: str
+    """The dtype of an element."""
 
     def text(self, names: Sequence[str]) -> str:
         """The tensor's argument name and type."""
@@ -81,8 +84,11 @@ class PointwiseStep:
     broadcast."""
 
     op: str
+    """The op's name in graphc."""
     inputs: tuple[int, ...]
+    """Numbers of the input tensors."""
     output: int
+    """Number of the output tensor."""
 
 
 @dataclass(frozen=True)

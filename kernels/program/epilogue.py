@@ -23,7 +23,9 @@ class Epilogue:
     """The program that computes and stores the body's outputs at each index of `domain`."""
 
     program: RegisterProgram
+    """The statements."""
     domain: Domain
+    """The indices that they run at."""
     pointers: Pointers
     """Pointer names of the body's inputs and outputs."""
     inplace: tuple[tuple[int, int], ...]
@@ -47,13 +49,13 @@ def epilogue_of(
     body: Graph,
     nest: Nest,
     domain: Domain,
-    places: tuple[AffineIndex, ...],
+    indices: tuple[AffineIndex, ...],
     parts: int = 0,
     live_out: Sequence[Value] = (),
     pointers: Pointers | None = None,
     names: Identifiers | None = None,
 ) -> Epilogue:
-    """The epilogue on a register `sum` at `places` of the contraction's output.
+    """The epilogue on a register `sum` at `indices` of the contraction's output.
 
     If the body pools, it runs over the pooled pixels, on the registers `sum[0]`, `sum[1]`, ... of a
     window; if it reads sections of the output, on a register for each section. With `parts` it adds
@@ -68,9 +70,9 @@ def epilogue_of(
     type = pool.outputs[0].type if pool else output.type
     shape = sections.shape(type.shape) if sections else type.shape
     if pool:
-        _give_largest(walk, pool, output, places)
+        _give_largest(walk, pool, output, indices)
     else:
-        sums = every_section(places, sections) if sections else [places]
+        sums = every_section(indices, sections) if sections else [indices]
         for number, here in enumerate(sums):
             register = f"sum[{number}]" if sections else "sum"
             if parts:
@@ -78,9 +80,9 @@ def epilogue_of(
                 settings, result = (parts, type.size), ("sum", type.dtype)
                 (register,) = walk.call([result], "add_parts", settings, memory)
             walk.bind(output, here, register)
-    stored = [(v, p) for v in body.outputs for p in pieces(body, v, places, shape, sections)]
+    stored = [(v, p) for v in body.outputs for p in pieces(body, v, indices, shape, sections)]
     walk.store_all(stored)
-    registers = tuple(walk.value(v, places) for v in live_out)
+    registers = tuple(walk.value(v, indices) for v in live_out)
     program = walk.flush()
     # Operands are read by many tiles: they are never overwritten.
     operands = [body.inputs[read.input] for read in (nest.a, nest.b)]
@@ -94,11 +96,11 @@ def pooling(body: Graph) -> Node | None:
 
 
 def _give_largest(
-    walk: BodyWriter, pool: Node, sums: Value, places: tuple[AffineIndex, ...]
+    walk: BodyWriter, pool: Node, sums: Value, indices: tuple[AffineIndex, ...]
 ) -> None:
     """Compute the outputs of `pool` from the window's sums in `sum[0]`, `sum[1]`, ..."""
     assert isinstance(pool.op, MaxPool2d)
-    n, k, p, q = places
+    n, k, p, q = indices
     largest = []
     rows, columns = pool.op.kernel_size
     for number, (r, s) in enumerate(itertools.product(range(rows), range(columns))):
@@ -108,9 +110,9 @@ def _give_largest(
     results = [(v.name, v.type.dtype) for v in pool.outputs]
     registers = walk.compute_all(results, NamedFunction("largest"), *largest)
     for value, register in zip(pool.outputs, registers, strict=True):
-        walk.bind(value, places, register)
+        walk.bind(value, indices, register)
 
 
-def _scaled(place: AffineIndex, factor: int, offset: int) -> AffineIndex:
-    """The index `factor * place + offset`."""
-    return AffineIndex(tuple(factor * c for c in place.coefficients), offset)
+def _scaled(index: AffineIndex, factor: int, offset: int) -> AffineIndex:
+    """The index `factor * index + offset`."""
+    return AffineIndex(tuple(factor * c for c in index.coefficients), offset)

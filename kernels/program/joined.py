@@ -64,6 +64,7 @@ class StagedPlace:
     slot: int
     """Byte offset of the line's first slot."""
     nbytes: int
+    """Bytes of the share."""
     previous: bool = False
     """Whether the previous iteration filled the slot; else the same iteration did."""
     replicated: bool = False
@@ -77,6 +78,7 @@ class StagedRows:
     blocks: int
     """Blocks that run the loop."""
     lines: tuple[StagedLine, ...]
+    """The lines."""
     places: tuple[tuple[StagedPlace | None, ...], ...]
     """For each part, the place of each argument; None for arguments in memory."""
 
@@ -103,6 +105,7 @@ class ArgumentAddress:
     movement with the enclosing loops."""
 
     argument: int
+    """The argument's number."""
     moves: tuple[tuple[int, int, int], ...] = ()
     """For each enclosing loop, the outermost first, (stride, period, count): in iteration t the
     address moves by (t mod period) * stride bytes."""
@@ -139,6 +142,7 @@ class JoinedPart:
 
     @property
     def blocks(self) -> int:
+        """Number of blocks."""
         return self.grid[0] * self.grid[1]
 
 
@@ -147,7 +151,9 @@ class JoinedLoop:
     """A loop over `parts` that runs `count` times."""
 
     count: int
+    """Iterations."""
     parts: tuple[JoinedPart | JoinedLoop, ...]
+    """The parts of an iteration."""
     waits: bool = False
     """Whether all blocks wait for each other before the loop."""
     resident_part: JoinedPart | None = None

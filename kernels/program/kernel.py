@@ -204,6 +204,7 @@ class GridLaunch:
     """A CUDA launch of a kernel's symbol."""
 
     symbol: str
+    """The kernel's symbol."""
     grid: tuple[int, int, int]
     """Blocks along each axis."""
     block: tuple[int, int, int]

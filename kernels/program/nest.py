@@ -35,8 +35,10 @@ class Axis:
     """An iteration axis; `kept` axes index the output, the others are summed over."""
 
     name: str
+    """The axis's letter in the op, such as k."""
     extent: int
     kept: bool
+    """Whether the axis indexes the output; else it is summed over."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Border:
     is the sum of coefficients[a] * i[a] plus offset."""
 
     coefficients: tuple[int, ...]
+    """The factor of each iteration index."""
     offset: int
     extent: int
     divisor: int = 1
@@ -70,6 +73,7 @@ class Read:
     input: int
     """The number of the kernel's input."""
     type: Type
+    """The type of the input."""
     strides: tuple[int, ...]
     """Elements per step of each iteration axis."""
     offset: int
@@ -114,7 +118,9 @@ class Nest:
     axes: tuple[Axis, ...]
     """The iteration axes, kept ones first."""
     a: Read
+    """The read of the first operand."""
     b: Read
+    """The read of the second operand."""
     output: tuple[Affine, ...]
     """The index along each axis of the output."""
     sections: int | None = None

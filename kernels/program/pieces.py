@@ -28,11 +28,11 @@ def space(body: Graph, output: Value) -> tuple[int, ...]:
 def pieces(
     body: Graph,
     output: Value,
-    here: tuple[AffineIndex, ...],
+    indices: tuple[AffineIndex, ...],
     shape: tuple[int, ...],
     sections: Sections | None = None,
 ) -> list[Piece]:
-    """What to store of `output` at the indices `here` of a value of `shape`.
+    """What to store of `output` at `indices` of a value of `shape`.
 
     That is its element, those of the sections that a concat joins, or, for a value with `sections`,
     one per section.
@@ -40,33 +40,33 @@ def pieces(
     joined = _joined(body, output)
     if joined and joined.shape(output.type.shape) == shape:
         parts = body.producers[output].inputs
-        return [Piece(v, here, index_in_whole(here, joined, i)) for i, v in enumerate(parts)]
+        return [Piece(v, indices, index_in_whole(indices, joined, i)) for i, v in enumerate(parts)]
     if sections is None or output.type.shape == shape:
-        return [Piece(output, here, here)]
-    return [Piece(output, at, at) for at in every_section(here, sections)]
+        return [Piece(output, indices, indices)]
+    return [Piece(output, at, at) for at in every_section(indices, sections)]
 
 
-def element_at(output: Value, places: tuple[AffineIndex, ...]) -> tuple[Value, Piece]:
-    """`output` and its element at `places`, to be stored there."""
-    return output, Piece(output, places, places)
+def element_at(output: Value, indices: tuple[AffineIndex, ...]) -> tuple[Value, Piece]:
+    """`output` and its element at `indices`, to be stored there."""
+    return output, Piece(output, indices, indices)
 
 
 def every_section(
-    places: tuple[AffineIndex, ...], sections: Sections
+    indices: tuple[AffineIndex, ...], sections: Sections
 ) -> list[tuple[AffineIndex, ...]]:
-    """The indices in the whole value, one per section, of `places` within a section."""
-    return [index_in_whole(places, sections, number) for number in range(sections.count)]
+    """The indices in the whole value, one per section, of `indices` within a section."""
+    return [index_in_whole(indices, sections, number) for number in range(sections.count)]
 
 
 def index_in_whole(
-    places: tuple[AffineIndex, ...], sections: Sections, number: int
+    indices: tuple[AffineIndex, ...], sections: Sections, number: int
 ) -> tuple[AffineIndex, ...]:
-    """The indices in the whole value of `places` within section `number`."""
-    old = places[sections.axis]
+    """The indices in the whole value of `indices` within section `number`."""
+    old = indices[sections.axis]
     moved = AffineIndex(
         old.coefficients, old.offset + number * sections.size * old.divisor, old.divisor
     )
-    return (*places[: sections.axis], moved, *places[sections.axis + 1 :])
+    return (*indices[: sections.axis], moved, *indices[sections.axis + 1 :])
 
 
 def _joined(body: Graph, output: Value) -> Sections | None:

@@ -42,6 +42,7 @@ class RowReduction:
     combine: str
     """How two partial results combine, such as "sum"."""
     dtype: str
+    """The dtype of the result."""
     operand: str
     """The register that is reduced."""
     result: str
@@ -98,6 +99,7 @@ class CachedRow:
 
     name: str
     dtype: str
+    """The dtype of an element."""
     size: int
 
     @property
@@ -107,6 +109,7 @@ class CachedRow:
 
     @property
     def nbytes(self) -> int:
+        """Bytes of the memory."""
         return self.size * DTYPES[self.dtype].itemsize
 
 
@@ -115,9 +118,11 @@ class Rows:
     """A body with reductions: its merged domain and its loops."""
 
     domain: Domain
+    """The merged domain."""
     reduced: frozenset[int]
     """The domain axes that are reduced."""
     loops: tuple[RowLoop, ...]
+    """The loops over a row, in order."""
     after: RegisterProgram
     """Statements that run once per row, after the loops."""
     pointers: Mapping[Value, str] = field(compare=False)

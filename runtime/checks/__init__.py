@@ -1,1 +1,1 @@
-"""Checks that GRAPHC_CHECK asks for: indices within their ranges, and the origin of a NaN."""
+"""Checks that GRAPHC_CHECK requests: indices within bounds, and the origin of a NaN."""

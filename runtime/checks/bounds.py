@@ -1,6 +1,9 @@
-"""The check of bounds: before a call, the indices that it will use are computed by the reference
-and held against their ranges. Kernels never read out of range, checked or not: what they give then
-stands with each function."""
+"""The bounds check: before a call, the reference computes the indices that it will use and compares
+them with their ranges.
+
+Kernels never read out of range, checked or not; the documentation of each function says what they
+give then.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ class BoundsCheck:
         self._part = ReferenceExecutable(drop_dead(graph), builder.buffers)
 
     def __call__(self, inputs: Sequence[Array]) -> None:
-        """GraphError for the first index out of its range that a call with `inputs` would use."""
+        """Raise GraphError for the first index out of range that a call with `inputs` would use."""
         if any(not isinstance(x, np.ndarray) for x in inputs):
             raise GraphError("GRAPHC_CHECK=bounds: expected arrays on the host, got some elsewhere")
         for bound, indices in zip(self.bounds, self._part.run(inputs), strict=True):

@@ -1,8 +1,8 @@
-"""Finding the NaN that GRAPHC_CHECK=nan stops at, and where in its kernel it came to be.
+"""Find the NaN that GRAPHC_CHECK=nan stops at, and the op that produced it.
 
-A kernel computes many nodes. Where it has written a NaN, its body is computed again by the
-reference, node by node, from what it read; then the way goes back from the NaN that was written,
-along values that hold one, to the first: its node is one op of one line.
+A kernel computes many nodes. If it writes a NaN, the reference computes its body again, node by
+node, from what it read. Then the search goes back from the written NaN along values that hold one
+to the first: its node is one op of one line.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from graphc.runtime.plan.plan import Launch
 
 @dataclass(frozen=True)
 class Nan:
-    """A value that holds a NaN: of the call, of state (then `kernel` is ""), or computed in
-    `kernel` at `where`, in these iterations of the loops around, the outermost first."""
+    """A value that holds a NaN."""
 
     value: Value
     kernel: str = ""
+    """The kernel that computes it; "" for an argument of the call or state."""
     where: Where = field(default_factory=Where)
+    """Where in the user's program it is computed."""
     iterations: tuple[int, ...] = ()
+    """The iterations of the enclosing loops, the outermost first."""
 
     @property
     def message(self) -> str:
@@ -68,8 +70,8 @@ def first_nan(
 
 
 def origin(node: Node, value: Value, inputs: Sequence[Array]) -> Nan | None:
-    """Where the NaN in `value`, which `node` computes from `inputs`, came to be inside; None if the
-    node has no inside, or the reference finds none there."""
+    """The origin of the NaN in `value`, which `node` computes from `inputs`; None if the node has
+    no body, or if the reference finds none there."""
     if isinstance(node.op, Scan):
         return _in_loop(node.op, inputs)
     if not isinstance(node, KernelNode):
@@ -108,7 +110,7 @@ def _in_loop(op: Scan, inputs: Sequence[Array]) -> Nan | None:
 def written_nan(
     step: Launch, name: str, type: Type, iterations: Sequence[int], reads: Reads | None
 ) -> RunError:
-    """The error for the NaN in value `name`, which `step` has written; `reads` is what it read."""
+    """The error for the NaN in value `name`, which `step` wrote; `reads` is what it read."""
     outer = Nan(Value(name, type), step.kernel, step.where, tuple(iterations))
     if reads is not None:
         named = (v for v in reads.node.outputs if v.name == name)
@@ -127,7 +129,7 @@ class Reads:
 
 
 def reads_of(step: Launch, nodes: Mapping[str, Node], stored: Sequence[Array]) -> Reads | None:
-    """From copies of the bytes at `step.reads`; None for a kernel without a body."""
+    """The arrays that a step reads, from copies of its bytes; None for a kernel without a body."""
     node = nodes.get(step.kernel)
     if node is None or [v.type.nbytes for v in node.inputs] != [x.nbytes for x in stored]:
         return None
@@ -136,7 +138,7 @@ def reads_of(step: Launch, nodes: Mapping[str, Node], stored: Sequence[Array]) -
 
 
 def kernels_of(graph: Graph | None) -> dict[str, Node]:
-    """The fused node of each kernel, in the bodies of loops too, by the kernel's name."""
+    """The fused node of each kernel by the kernel's name, in bodies of loops too."""
     found: dict[str, Node] = {}
     for node in graph.nodes if graph else ():
         if isinstance(node, KernelNode):
@@ -147,13 +149,13 @@ def kernels_of(graph: Graph | None) -> dict[str, Node]:
 
 
 def has_nan(array: Array) -> bool:
-    """Whether any element is NaN; False for dtypes that have none."""
+    """Whether any element is NaN; False for dtypes without NaN."""
     array = shown(array)
     return array.dtype.kind == "f" and bool(np.isnan(array).any())
 
 
 def value_types(graph: Graph | None) -> dict[str, Type]:
-    """The type of each value that a node makes, in the bodies of loops too, by its name."""
+    """The type of each computed value by its name, in bodies of loops too."""
     types: dict[str, Type] = {}
     for node in graph.nodes if graph else ():
         types.update({v.name: v.type for v in node.outputs})
@@ -163,11 +165,13 @@ def value_types(graph: Graph | None) -> dict[str, Type]:
 
 
 def kernel_name(node: Node) -> str:
-    """What a profile and messages call the kernel of `node`."""
+    """The name of a node's kernel in profiles and messages."""
     return str(getattr(node.op, "kernel", node.op.name))
 
 
 class _Found(Exception):
+    """Ends the search with the NaN that was found."""
+
     def __init__(self, nan: Nan) -> None:
         super().__init__()
         self.nan = nan

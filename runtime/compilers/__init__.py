@@ -1,1 +1,1 @@
-"""Compilers, their cache, and the shared objects that they make."""
+"""Compilers, their cache, and the shared objects that they build."""

@@ -1,11 +1,11 @@
-"""The cache of what compilers made: a folder for each kind of it, in `config.cache_dir()`.
+"""The cache of compiled code and choices: one folder per kind, in `config.cache_dir()`.
 
-Who can write there decides what code runs here. So the folders are made for their user alone, and
-a folder or file that belongs to another user, or that others may write, is refused. What is loaded
-ends in the keys that it was built for and a digest of all before it: a file that was cut short or
-changed, or that lies in another's place, is seen and built again. Files come into place by
-renaming, so any number of processes may build the same thing. When the cache grows beyond
-GRAPHC_CACHE_LIMIT, what was used the longest ago is removed.
+Whoever can write there decides what code runs here. So the folders are private to their user, and a
+folder or file that belongs to another user, or that others may write, is refused. A loaded file
+ends with the keys that it was built for and a digest of everything before: a truncated, changed or
+misplaced file is detected and built again. Files are renamed into place, so any number of processes
+may build the same thing. When the cache exceeds GRAPHC_CACHE_LIMIT, the least recently used entries
+are removed.
 """
 
 from __future__ import annotations
@@ -30,20 +30,23 @@ from graphc.base.config import cache_dir, cache_limit, compile_seconds
 from graphc.base.errors import CompileError
 
 KINDS = ("cpu", "cuda", "sim", "choices", "plans")
+"""The folders of the cache."""
 OURS = re.compile(r"(.+-)?[0-9a-f]{32}\.(so|cpp|cu|cubin|log|choice|plan)")
-"""The names of the files that are made here."""
+"""The names of files that graphc creates."""
 
 _SCRATCH = "building-"
+"""The prefix of folders that are being built in."""
 _DIGEST = hashlib.sha256().digest_size
+"""Bytes of a digest."""
 _LENGTH = 4
-"""Bytes that say how long the keys are."""
+"""Bytes of the length of the keys."""
 _HOUR = 3600.0
 
 
 @contextlib.contextmanager
 def open_folder(kind: str) -> Iterator[Path]:
-    """The folder of that kind, which exists and is its user's alone. Raises CompileError for one
-    that is not, and for errors of writing there."""
+    """The folder of this kind, created if needed. Raises CompileError if it is not private, and for
+    errors of writing there."""
     folder = cache_dir() / kind
     try:
         for path in (folder.parent, folder):
@@ -70,7 +73,7 @@ def scratch(folder: Path) -> Iterator[Path]:
 
 
 def store_file(content: bytes, target: Path) -> Path:
-    """Put a file into the cache, at once and readable by its user alone; its path."""
+    """Store a file in the cache, atomically and readable only by its user; returns its path."""
     with scratch(target.parent) as folder:
         written = folder / "written"
         written.write_bytes(content)
@@ -79,14 +82,14 @@ def store_file(content: bytes, target: Path) -> Path:
 
 
 def sealed(body: bytes, keys: Iterable[str]) -> bytes:
-    """`body` with the keys that it was built for, and the digest of both, behind it."""
+    """`body` followed by the keys that it was built for and the digest of both."""
     text = " ".join(keys).encode()
     content = body + text + len(text).to_bytes(_LENGTH, "little")
     return content + hashlib.sha256(content).digest()
 
 
 def seal(path: Path, keys: Iterable[str]) -> None:
-    """`sealed`, of a file that is about to come into the cache."""
+    """Seal a file before it enters the cache; see `sealed`."""
     content = sealed(path.read_bytes(), keys)
     path.write_bytes(content)
     path.chmod(0o600)
@@ -94,7 +97,7 @@ def seal(path: Path, keys: Iterable[str]) -> None:
 
 
 def unsealed(content: bytes | None) -> tuple[bytes, frozenset[str]]:
-    """The body and the keys of what was sealed; no keys if it is not whole."""
+    """The body and the keys of sealed content; no keys if it is damaged."""
     if content is None or len(content) < _DIGEST + _LENGTH:
         return b"", frozenset()
     content, digest = content[:-_DIGEST], content[-_DIGEST:]
@@ -106,13 +109,13 @@ def unsealed(content: bytes | None) -> tuple[bytes, frozenset[str]]:
 
 
 def intact(path: Path, key: str) -> bool:
-    """Whether `path` holds what was built for the key, as it was built."""
+    """Whether `path` holds an undamaged build for the key."""
     return key in unsealed(read(path))[1]
 
 
 def read(path: Path) -> bytes | None:
-    """What is in a file of the cache, which counts as used now; None if there is no such regular
-    file. CompileError for a file of another user, or that others may write."""
+    """The contents of a cached file, which then counts as recently used; None if there is no such
+    regular file. Raises CompileError for a file of another user, or that others may write."""
     try:
         # Opening a pipe that nobody writes to would wait for ever.
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -129,36 +132,38 @@ def read(path: Path) -> bytes | None:
 
 
 def choice_key(*parts: object) -> str:
-    """The key of a choice that depends on `parts`, by what they print as."""
+    """The key of a choice that depends on the printed form of `parts`."""
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 
 
 def recall_choice(key: str) -> Any:
-    """What `remember_choice` kept by that key, as JSON has it; None if there is nothing."""
+    """The choice that `remember_choice` stored under the key; None if there is none."""
     with open_folder("choices") as folder:
         body, keys = unsealed(read(folder / f"{key}.choice"))
     return json.loads(body) if key in keys else None
 
 
 def remember_choice(key: str, choice: Any) -> None:
-    """Keep a choice that was made by measurement, by the digest of all that it depends on."""
+    """Store a choice made by measurement under the digest of everything that it depends on."""
     with open_folder("choices") as folder:
         store_file(sealed(json.dumps(choice).encode(), [key]), folder / f"{key}.choice")
 
 
 @dataclass
 class Entry:
-    """What is removed as a whole: one file by all its names, or all files of one key."""
+    """A unit of removal: one file under all its names, or all files of one key."""
 
     paths: list[Path] = field(default_factory=list)
     files: int = 0
+    """Number of files."""
     nbytes: int = 0
+    """Their size."""
     used: float = 0.0
-    """When it was used last, to the hour; seconds since 1970."""
+    """The time of the last use, to the hour, in seconds since 1970."""
 
 
 def entries() -> list[Entry]:
-    """All that graphc has put into the cache."""
+    """Everything that graphc has stored in the cache."""
     found: dict[object, Entry] = {}
     for path in (p for kind in KINDS for p in _listed(cache_dir() / kind)):
         status = _status(path)
@@ -176,7 +181,8 @@ def entries() -> list[Entry]:
 
 
 def clear() -> list[Path]:
-    """Remove what graphc has put into the cache, and folders that are empty then; what is left."""
+    """Remove everything that graphc has stored in the cache, and empty folders; returns what is
+    left."""
     _remove(entries())
     _sweep(0.0)
     base = cache_dir()
@@ -187,15 +193,16 @@ def clear() -> list[Path]:
 
 
 class _Cache:
-    """What this process knows of the cache's size."""
+    """The cache's growth in this process."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.grown = 0
-        """Bytes that have come since the size was last looked at."""
+        """Bytes added since the size was last checked."""
         self.sizes: dict[Path, int] = {}
 
     def grew(self, nbytes: int) -> None:
+        """Note `nbytes` of new files."""
         with self.lock:
             self.grown += nbytes
 
@@ -204,8 +211,8 @@ _cache = _Cache()
 
 
 def _tidy() -> None:
-    """If anything was built, see to it that the cache is not too large; the first time that folders
-    of killed builds go."""
+    """If anything was built, shrink the cache to its limit; the first time also remove folders of
+    killed builds."""
     with _cache.lock:
         if not _cache.grown:
             return
@@ -221,7 +228,8 @@ def _tidy() -> None:
 
 
 def _shrink(limit: float) -> int:
-    """Remove what was used the longest ago until no more than `limit` bytes are left; how many."""
+    """Remove the least recently used entries until at most `limit` bytes are left; returns how many
+    were removed."""
     kept = sorted(entries(), key=lambda entry: -entry.used)
     total = sum(entry.nbytes for entry in kept)
     while kept and total > limit:
@@ -231,7 +239,7 @@ def _shrink(limit: float) -> int:
 
 
 def _sweep(age: float) -> None:
-    """Remove the folders of builds that nothing was written to for so many seconds."""
+    """Remove build folders that were not written to for `age` seconds."""
     for path in (p for kind in KINDS for p in _listed(cache_dir() / kind)):
         if path.name.startswith(_SCRATCH):
             with contextlib.suppress(FileNotFoundError):
@@ -253,7 +261,7 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """None for what is no regular file, and for what another process has just removed."""
+    """The status of a regular file; None if it is none or was just removed by another process."""
     try:
         status = path.lstat()
     except FileNotFoundError:
@@ -262,6 +270,7 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def _refuse_others(path: Path, status: os.stat_result) -> None:
+    """Raise CompileError for a file that belongs to others or that others may write."""
     own = os.geteuid()
     if status.st_uid != own:
         raise CompileError(

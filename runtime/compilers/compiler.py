@@ -1,11 +1,11 @@
-"""C++ compilers: which one there is, running several side by side, and ending them.
+"""Find the C++ compiler, run several at once, and terminate them.
 
 A compiler's command starts others: g++ starts cc1plus, as and ld, ccache starts g++. So each
-command is a process group of its own, and is ended as a whole: when it has taken the seconds that
-GRAPHC_COMPILE_SECONDS allows, when what it works for is given up, as by Ctrl-C, and when this
-process ends in whatever way. For the last, each group has a watchdog that reads from a pipe: the
-kernel closes our end when we are killed. Each process of the group may also use no more CPU time
-than the command has seconds.
+command is a process group, and is terminated as a whole: when it exceeds GRAPHC_COMPILE_SECONDS,
+when its result is no longer needed, as after Ctrl-C, and when this process ends in whatever way.
+For the latter, each group has a watchdog that reads from a pipe, whose other end the operating
+system closes when we are killed. Each process of the group may also use no more CPU time than the
+command has seconds.
 """
 
 from __future__ import annotations
@@ -38,25 +38,28 @@ WATCHED = """ulimit -t "$1"; shift
 exec 3<&0 < /dev/null
 (read -r _ <&3; kill -KILL 0) > /dev/null 2>&1 &
 exec "$@" 3<&-"""
-"""A shell script: run the arguments behind the first, which limits the CPU seconds of each process,
-until the standard input ends."""
+"""A shell script that runs the arguments after the first, which limits the CPU seconds of each
+process, until standard input ends."""
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """A C++ compiler: the words of its command and the first line of its `--version`. Where the
-    command begins with a tool such as ccache, the version is that of the compiler behind it."""
+    """A C++ compiler."""
 
     command: tuple[str, ...]
+    """The words of its command."""
     version: str
+    """The first line of `--version`; of the compiler itself where the command begins with a tool
+    such as ccache."""
 
     @property
     def is_clang(self) -> bool:
+        """Whether it is clang."""
         return "clang" in self.version
 
 
 class Jobs:
-    """The compilers that run for one purpose at this moment, and the parts of that purpose."""
+    """The compilers that currently run for one purpose, with the jobs of parts of that purpose."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -65,7 +68,7 @@ class Jobs:
 
     @contextlib.contextmanager
     def including(self, job: subprocess.Popen[str] | Jobs) -> Iterator[None]:
-        """Inside, `job` ends with these."""
+        """Within the block, `job` is terminated with these."""
         with self._lock:
             self._running.add(job)
             if self.ended:
@@ -77,7 +80,7 @@ class Jobs:
                 self._running.discard(job)
 
     def end(self) -> None:
-        """End those that run, and any that begin from now on."""
+        """Terminate running jobs, and any that start from now on."""
         with self._lock:
             self.ended = True
             for job in self._running:
@@ -95,8 +98,8 @@ _here = _Here()
 
 
 class BackgroundThread(threading.Thread):
-    """Calls a function beside whatever else there is to do. Its compilers end when waiting for it
-    is interrupted, and when the interpreter ends."""
+    """Calls a function in the background. Its compilers are terminated when waiting for it is
+    interrupted, and when the interpreter ends."""
 
     def __init__(self, function: Callable[[], object], name: str, jobs: Jobs | None = None) -> None:
         super().__init__(name=name, daemon=True)
@@ -122,7 +125,7 @@ class BackgroundThread(threading.Thread):
             raise
 
     def end(self) -> None:
-        """End its compilers, and wait until it has tidied up."""
+        """Terminate its compilers, and wait until it has cleaned up."""
         self._jobs.end()
         self._wait()
 
@@ -134,8 +137,8 @@ class BackgroundThread(threading.Thread):
 
 
 def side_by_side(function: Callable[[S], T], items: Iterable[S]) -> list[T]:
-    """What the function gives for each item, worked out by as many threads as there are cores. If
-    one of them fails, or on Ctrl-C, the compilers of all are ended at once."""
+    """The function's result for each item, computed by as many threads as there are cores. If one
+    fails, or on Ctrl-C, all compilers are terminated at once."""
     todo, jobs = deque(enumerate(items)), Jobs()
     results: dict[int, T] = {}
     failures: list[BaseException] = []
@@ -168,7 +171,8 @@ def side_by_side(function: Callable[[S], T], items: Iterable[S]) -> list[T]:
 
 
 def run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    """What the command says, in English. CompileError if it does not end in time."""
+    """The completed command, with messages in English. Raises CompileError if it exceeds its
+    time."""
     seconds, jobs = compile_seconds(), _here.jobs
     with _watch() as watched:
         process = subprocess.Popen(
@@ -218,7 +222,7 @@ def find_compiler() -> Compiler:
 def failure(
     what: str, where: str, command: list[str], done: subprocess.CompletedProcess[str]
 ) -> CompileError:
-    """The error of a compiler's command that ended like this."""
+    """The error for a compiler's command that failed."""
     lines = [line for line in done.stderr.splitlines() if line.strip()]
     errors = [line for line in lines if re.search(r"\berror: ", line)]
     first = (errors or lines or [f"the compiler ended with status {done.returncode}"])[0]
@@ -234,7 +238,8 @@ def _version(command: tuple[str, ...]) -> str:
 
 @contextlib.contextmanager
 def _watch() -> Iterator[int]:
-    """The end to read from of a pipe whose other end is open inside, in this process alone."""
+    """The reading end of a pipe whose other end stays open within the block, in this process
+    alone."""
     watched, watch = os.pipe()
     try:
         yield watched
@@ -244,7 +249,7 @@ def _watch() -> Iterator[int]:
 
 
 def _pop(items: deque[T]) -> T | None:
-    """The first of the items, which other threads take too; None if there is none left."""
+    """The first item, of a queue shared with other threads; None if it is empty."""
     try:
         return items.popleft()
     except IndexError:
@@ -252,7 +257,7 @@ def _pop(items: deque[T]) -> T | None:
 
 
 def _end(job: subprocess.Popen[str] | Jobs) -> None:
-    """End jobs, or a command and all that it started."""
+    """Terminate jobs, or a command with all processes that it started."""
     if isinstance(job, Jobs):
         job.end()
     else:

@@ -1,4 +1,4 @@
-"""The caches of this machine's cores, as the system tells of them."""
+"""The cache sizes of this machine's cores, as reported by the system."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from pathlib import Path
 from graphc.base.target import Caches
 
 CORE = Path("/sys/devices/system/cpu/cpu0")
-"""What Linux says of the first core. It is the same for every thread, whatever cores it may use."""
+"""Where Linux describes the first core. The sizes do not depend on the cores that a thread may
+use."""
 SMALLEST, LARGEST = 8 * 1024, 64 * 1024 * 1024
-"""Bytes that cores' caches have: a virtual machine may say anything."""
+"""Plausible bytes of a core's cache, as a virtual machine may report anything."""
 
 
 def read_caches(core: Path = CORE) -> Caches:
-    """The data caches of `core`, of shared ones its share in bytes; the defaults where the system
-    does not say, or what no core has."""
+    """The data caches of `core` in bytes, of shared ones its share; the defaults where the system
+    does not tell or reports implausible sizes."""
     sizes = dict(_sizes(core))
     found = Caches(sizes.get(1, Caches.first), sizes.get(2, Caches.second))
     return found if SMALLEST <= found.first < found.second <= LARGEST else Caches()
@@ -39,6 +40,6 @@ def _sizes(core: Path) -> Iterator[tuple[int, int]]:
 
 
 def _count(cpus: str) -> int:
-    """How many there are in a list such as "0-3,8"."""
+    """The number of CPUs in a list such as "0-3,8"."""
     spans = [span.partition("-") for span in cpus.split(",")]
     return sum(int(last or first) - int(first) + 1 for first, _, last in spans)

@@ -1,9 +1,9 @@
-"""Building C++ sources into shared objects.
+"""Build C++ sources into shared objects.
 
-One source makes one object, `NAME-KEY.so`, whose key is the digest of everything that it is made
-of: the source, the headers, the flags, the compiler's own ones and version, and the CPU's features.
-The source stays beside it. What the objects lie in is `cache.py`. The CPU's kernels are built many
-at once: see `translation_units.py`.
+One source makes one object, `NAME-KEY.so`, whose key is the digest of everything that determines
+it: the source, the headers, the flags, the compiler's defaults and version, and the CPU's features.
+The source is stored next to it, in the cache of `cache.py`. The CPU's kernels are built many at
+once; see `translation_units.py`.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ FLAGS = (
     "-fPIC",
     "-shared",
 )
-"""Never -ffast-math: it breaks NaN, and turns on flush-to-zero in the whole process. Products and
-sums are fused where the text says fma: else the compiler would decide what is rounded."""
+"""Compiler flags. Never -ffast-math: it breaks NaN and turns on flush-to-zero in the whole process.
+Products and sums are fused only where the text says fma: the graph decides what is rounded."""
 
 _PACKAGE = Path(__file__).parent.parent.parent
 KERNEL_HEADERS = _PACKAGE / "kernels"
@@ -59,25 +59,28 @@ PLAYER_SOURCE = _PACKAGE / "runtime" / "cpu" / "native" / "player.cpp"
 
 @dataclass(frozen=True)
 class CppSource:
-    """One C++ file to be built. `what` and `where` say in errors whose it is."""
+    """A C++ file to build."""
 
     name: str
     text: str
     what: str
+    """What it is, for errors."""
     where: str = ""
+    """Where in the user's program it comes from, for errors; "" if nowhere."""
     flags: tuple[str, ...] = ()
+    """Additional compiler flags."""
 
 
 def player_library() -> ctypes.CDLL:
-    """The native player, built where not in the cache. Raises CompileError."""
+    """The native player, built if it is not in the cache. Raises CompileError."""
     begin_player().finish()
     return _player()
 
 
 @functools.cache
 def begin_player() -> BackgroundThread:
-    """Builds the player beside whatever else there is to do, once per process. An error comes to
-    who asks for the player."""
+    """Start building the player in the background, once per process. Whoever needs the player gets
+    the error if there is one."""
 
     def build_player() -> None:
         with contextlib.suppress(CompileError):
@@ -101,7 +104,7 @@ def _player() -> ctypes.CDLL:
 
 
 def _caller_flags() -> tuple[str, ...]:
-    """What builds the player with a module of Python in it, if there are the headers."""
+    """Flags that build the player with its Python module, if the headers are installed."""
     folders = sysconfig.get_path("include"), np.get_include()
     headers = [Path(folders[0], "Python.h"), Path(folders[1], "numpy", "arrayobject.h")]
     if sysconfig.get_config_var("Py_GIL_DISABLED") or not all(map(Path.exists, headers)):
@@ -111,14 +114,14 @@ def _caller_flags() -> tuple[str, ...]:
 
 
 def build(sources: list[CppSource], headers: str) -> list[ctypes.CDLL]:
-    """The loaded shared object of each source. `headers` is the digest of what they include."""
+    """The loaded shared object of each source; `headers` is the digest of what they include."""
     compiler = find_compiler()
     with cache.open_folder("cpu") as folder:
         return side_by_side(lambda s: _library(s, headers, compiler, folder), sources)
 
 
 def build_object(source: CppSource, headers: str, kind: str) -> bytes:
-    """The shared object of one source, not loaded, from the cache of that `kind` ("sim")."""
+    """The shared object of one source, not loaded, from the cache folder `kind`."""
     compiler = find_compiler()
     with cache.open_folder(kind) as folder:
         return _object(source, headers, compiler, folder).read_bytes()
@@ -126,7 +129,7 @@ def build_object(source: CppSource, headers: str, kind: str) -> bytes:
 
 @functools.cache
 def cpu_target() -> Target:
-    """The CPU of this machine, from what the system says of it: no compiler is asked."""
+    """The CPU of this machine as reported by the system, without running a compiler."""
     features = cpu_features()
     if "avx512f" in features:
         lanes, vectors = 16, "avx512"
@@ -142,8 +145,8 @@ def cpu_target() -> Target:
 
 
 def allows_tiles() -> bool:
-    """Whether Linux lets this process use AMX's tile registers, which it must be asked for once:
-    for all threads, those that there are and those that come."""
+    """Whether Linux lets this process use AMX tile registers, after requesting them once for all
+    current and future threads."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return False
     arch_prctl, request_permission, tile_data = 158, 0x1023, 18
@@ -158,7 +161,7 @@ def allows_tiles() -> bool:
 
 @functools.cache
 def cpu_features() -> tuple[str, ...]:
-    """The CPU's model and instruction sets, sorted, as far as the system tells."""
+    """The CPU's model and instruction sets, sorted, as far as the system reports them."""
     words = {platform.machine(), platform.processor()}
     try:
         description = Path("/proc/cpuinfo").read_text()
@@ -185,7 +188,7 @@ def headers_digest(folder: Path) -> str:
 
 
 def key(text: str, headers: str, flags: tuple[str, ...], compiler: Compiler) -> str:
-    """The digest of all that an object is made of."""
+    """The digest of everything that determines an object."""
     own = compiler.command[1:]
     parts = (text, headers, *FLAGS, *flags, *own, compiler.version, *cpu_features())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
@@ -201,7 +204,7 @@ def _library(source: CppSource, headers: str, compiler: Compiler, folder: Path) 
 
 
 def _object(source: CppSource, headers: str, compiler: Compiler, folder: Path) -> Path:
-    """The file of the shared object, built if there is none or if it was changed."""
+    """The path of the shared object, built if it is missing or damaged."""
     # Comments name the user's lines: a line added above a model is no reason to compile again.
     text = re.sub(r"^//.*\n", "", source.text, flags=re.MULTILINE)
     found = key(text, headers, source.flags, compiler)

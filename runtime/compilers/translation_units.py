@@ -1,12 +1,12 @@
-"""Building the CPU's kernels: equal ones once, and many in one translation unit.
+"""Build the CPU's kernels: equal ones once, and many per translation unit.
 
-A compiler takes 0.15 s to start, to read the headers and to link, as long as for a small kernel
-itself. So what is not in the cache is cut into units of several kernels, each in a namespace of
-its own, which the cores build side by side. Each kernel is found again by itself, whatever was
-built beside it: `KEY.so` is one more name of its unit's object, and the function in it is
-`kernel_KEY`. The key is the digest of the kernel's canonical text, so kernels that differ in names
-alone share one function. All functions of the headers are inlined always or never, or compiled
-with no look at who calls them (SHARED): a kernel's instructions do not depend on its neighbours.
+A compiler takes 0.15 s to start, to read the headers and to link, as long as for a small kernel. So
+kernels that are not in the cache are grouped into units, each kernel in a namespace of its own, and
+the cores build the units in parallel. Each kernel is found again by itself, whatever it was built
+with: `KEY.so` is another name of its unit's object, and its function is `kernel_KEY`. The key is
+the digest of the kernel's canonical text, so kernels that differ only in names share one function.
+All functions of the headers are inlined always or never, or compiled independently of their callers
+(SHARED), so a kernel's instructions do not depend on its neighbours.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from graphc.runtime.compilers.compiler import (
 from graphc.runtime.compilers.shared_objects import FLAGS, KERNEL_HEADERS, headers_digest, key
 
 UNIT_COST = 60.0
-"""What one unit is worth at most, in simple kernels: some seconds of compiling."""
+"""The largest cost of a unit, in simple kernels: some seconds of compilation."""
 
 _COSTS = {"attend": 30.0, "contract": 4.0, "reduce": 3.0}
-"""What a kernel of a template costs to compile, in simple kernels: 30 ms each, without headers."""
+"""The compile cost of a kernel by template, in simple kernels of 30 ms each, without headers."""
 
 _INCLUDE = re.compile(r"^#include .*\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class _PendingKernel:
-    """A kernel to be built: the first of those of one key."""
+    """A kernel to build: the first of those with one key."""
 
     kernel: Kernel
     where: str
@@ -55,14 +55,16 @@ class _PendingKernel:
 
     @property
     def symbol(self) -> str:
+        """The name of its function."""
         return f"kernel_{self.key}"
 
     @property
     def cost(self) -> float:
+        """Its compile cost, in simple kernels."""
         return _COSTS.get(self.kernel.template, 1.0)
 
     def text(self) -> str:
-        """The kernel's text without includes, its function under its symbol."""
+        """The kernel's text without includes, with its function renamed to the symbol."""
         text = _INCLUDE.sub("", self.kernel.source)
         text = re.sub(rf"\bvoid {self.kernel.name}\(", f"void {self.symbol}(", text)
         return f"namespace {self.symbol}_space {{\n{text}}}\n"
@@ -74,11 +76,12 @@ def build_kernels(
     lanes: int | None = None,
     keys: Mapping[str, str] | None = None,
 ) -> dict[str, int]:
-    """The address of each kernel's function, by the kernel's name; built where not in the cache.
+    """The address of each kernel's function, by the kernel's name; built if it is not in the cache.
+    Raises CompileError.
 
-    Kernels that do the same have the same address. `wheres` says what a kernel comes from, for
-    errors; `lanes` are those of the target that the kernels were made for, by default those of
-    this CPU; `keys` are what `kernel_keys` gives, if that is known. Raises CompileError.
+    Kernels that do the same share an address. `wheres` tells where kernels come from, for errors;
+    `lanes` are those of the kernels' target, by default this CPU's; `keys` are the result of
+    `kernel_keys`, if known.
     """
     if not kernels:
         return {}
@@ -93,14 +96,14 @@ def build_kernels(
 
 
 def kernel_keys(kernels: Mapping[str, Kernel], lanes: int | None = None) -> dict[str, str]:
-    """What each kernel's object is called in the cache, by the kernel's name."""
+    """The key of each kernel's object in the cache, by the kernel's name."""
     compiler, headers = find_compiler(), headers_digest(KERNEL_HEADERS / "cpu")
     flags = _flags(lanes)[:1]
     return {n: key(kernel.canonical, headers, flags, compiler) for n, kernel in kernels.items()}
 
 
 def toolchain() -> str:
-    """The digest of what kernels are built with: compiler, flags, headers, the CPU's features."""
+    """The digest of what kernels are built with: compiler, flags, headers, CPU features."""
     return key("", headers_digest(KERNEL_HEADERS / "cpu"), _flags(None)[:1], find_compiler())
 
 
@@ -110,8 +113,11 @@ def _flags(lanes: int | None) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def building(kernels: Mapping[str, Kernel]) -> Iterator[Callable[[], None]]:
-    """Inside, the kernels are built beside whatever else there is to do; gives what waits for
-    them. An error comes to who asks `build_kernels` for them; one met inside ends the compilers."""
+    """Within the block, the kernels are built in the background; yields a function that waits for
+    them.
+
+    An error is raised by `build_kernels`; an error within the block terminates the compilers.
+    """
 
     def build() -> None:
         with contextlib.suppress(CompileError):
@@ -128,6 +134,8 @@ def building(kernels: Mapping[str, Kernel]) -> Iterator[Callable[[], None]]:
 
 @dataclass(frozen=True)
 class _Builder:
+    """Builds kernels into the cache."""
+
     compiler: Compiler
     flags: tuple[str, ...]
     folder: Path
@@ -151,7 +159,8 @@ class _Builder:
     def _is_cached(
         self, pending: _PendingKernel, seen: dict[tuple[int, int], frozenset[str]]
     ) -> bool:
-        """Whether the cache holds the kernel. `seen` has the keys of objects that were read."""
+        """Whether the cache holds the kernel. `seen` has the keys of objects that were read
+        before."""
         path = self._path(pending)
         try:
             status = path.lstat()
@@ -174,8 +183,8 @@ class _Builder:
         return address
 
     def _build(self, unit: Sequence[_PendingKernel]) -> None:
-        """Put the kernels of a unit into the cache. If it does not compile as a whole, each of
-        them alone: the error is that of one kernel."""
+        """Build a unit into the cache. If it fails, build its kernels one by one, so that the error
+        names one kernel."""
         begin = time.perf_counter()
         with cache.scratch(self.folder) as scratch:
             file, built = scratch / "unit.cpp", scratch / "object"
@@ -201,7 +210,7 @@ class _Builder:
         return [*self.compiler.command, *FLAGS, *self.flags, str(file), "-o", output]
 
     def _failure(self, pending: _PendingKernel) -> CompileError:
-        """The error of compiling a kernel's own text, which stays in the cache for a look."""
+        """The error of compiling a kernel's own text, which stays in the cache for inspection."""
         name = pending.kernel.name
         source = pending.kernel.source.encode()
         file = cache.store_file(source, self.folder / f"{name}-{pending.key}.cpp")
@@ -210,7 +219,7 @@ class _Builder:
 
 
 def _units(pending: Sequence[_PendingKernel]) -> list[list[_PendingKernel]]:
-    """The kernels in units of about equal cost, at least one for each core, longest first."""
+    """The kernels in units of about equal cost, at least one per core, the costliest first."""
     whole = sum(w.cost for w in pending)
     cores = usable_cores()
     count = min(len(pending), cores * max(1, round(whole / UNIT_COST / cores)))
@@ -229,7 +238,7 @@ def _unit_text(unit: Sequence[_PendingKernel]) -> str:
 
 
 def _link(source: Path, target: Path) -> None:
-    """One more name for a file, or a copy where the file system has no such thing."""
+    """Give a file another name, or copy it where the file system has no hard links."""
     try:
         os.link(source, target)
     except OSError:

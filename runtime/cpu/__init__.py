@@ -1,1 +1,1 @@
-"""The CPU: generated C++ kernels, played by a native player."""
+"""The CPU device: generated C++ kernels, run by a native player."""

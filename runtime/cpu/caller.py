@@ -1,6 +1,9 @@
-"""The native caller: it checks arguments, makes outputs, passes addresses and starts the player. It
-is part of the player's library (`native/caller.h`) where there are the headers of Python
-and NumPy to build it with; elsewhere a call takes some microseconds longer."""
+"""The native caller: it checks arguments, allocates outputs, passes addresses and starts the
+player.
+
+It is part of the player's library (`native/caller.h`) if Python's and NumPy's headers are
+installed; without it a call takes some microseconds longer.
+"""
 
 from __future__ import annotations
 
@@ -18,27 +21,31 @@ from graphc.runtime.compilers.shared_objects import player_library
 from graphc.trace.arguments import exact
 
 Kind = tuple[tuple[int, ...], Any]
-"""The shape and the NumPy dtype of an array."""
+"""The shape and NumPy dtype of an array."""
 
 _NAME = "graphc_caller"
 
 addressof, from_buffer = ctypes.addressof, ctypes.c_char.from_buffer
-"""Found once: a call asks for each of its arrays."""
+"""Looked up once, as every call uses them for each of its arrays."""
 
 
 class Caller(NamedTuple):
-    """`exact(values, kinds)`: whether each of a tuple of values is an array of that very kind.
-    `bind(inputs, kinds, bases)`: fresh outputs; the addresses of the inputs and outputs are written
-    to the address `bases`. `play(program, bases)`: all tasks of the player's program."""
+    """The functions of a call."""
 
     exact: Callable[[Any, Any], bool]
+    """`exact(values, kinds)`: whether each of a tuple of values is an array of exactly that
+    kind."""
     bind: Callable[[Sequence[Array], tuple[Kind, ...], int], list[Array]]
+    """`bind(inputs, kinds, bases)`: allocates the outputs and writes the addresses of inputs and
+    outputs to the address `bases`."""
     play: Callable[[int, int], None]
+    """`play(program, bases)`: runs all tasks of the player's program."""
 
 
 @functools.cache
 def find_caller() -> Caller:
-    """The native one if there is one. Raises CompileError where the player cannot be built."""
+    """The native caller, or the Python one if it was not built. Raises CompileError if the player
+    cannot be built."""
     library = player_library()
     if not hasattr(library, f"PyInit_{_NAME}"):
         return Caller(exact, bind, library.graphc_play)

@@ -1,4 +1,4 @@
-"""The CPU device: plays a plan of generated C++ kernels on arrays of this process."""
+"""The CPU device: runs a plan of generated C++ kernels on arrays of this process."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class HostArena:
         self.memory = aligned_empty((0,), np.uint8)
 
     def reserve(self, nbytes: int) -> None:
-        """Let there be `nbytes` bytes. RunError if the system has not that many."""
+        """Grow to at least `nbytes`. Raises RunError if the system lacks memory."""
         if self.address and nbytes <= self.memory.nbytes:
             return
         try:
@@ -66,10 +66,10 @@ def load(
     graph: Graph | None = None,
     keys: Mapping[str, str] | None = None,
 ) -> CpuExecutable:
-    """Build the kernels of `plan`, or find them in the cache, and bind them. See CpuExecutable;
-    `keys` as in `build_kernels`.
+    """Build the kernels of `plan`, or find them in the cache, and bind them to `state`. Raises
+    CompileError.
 
-    Raises CompileError.
+    See `CpuExecutable`; `keys` is that of `build_kernels`.
     """
     wheres: dict[str, object] = {}
     for step in all_steps(plan.steps):
@@ -84,12 +84,12 @@ def load(
 class CpuExecutable:
     """A plan bound to state buffers and kernels.
 
-    `state` maps the names of the plan's state values to their buffers, `functions` the names of
-    its kernels to their addresses. `threads` is the number of workers, the caller included; the
-    results do not depend on it. `graph` is the planned graph: it gives `run_checked` the types of
-    the values in the arena. One executable may be called from several threads: the calls of all
-    programs run one after another, since they share the arena, the workers and, perhaps, state.
-    RunError for a call from within a call.
+    `state` maps the plan's state values to their buffers, `functions` its kernels to their
+    addresses, both by name. `threads` is the number of workers, the caller included; results do not
+    depend on it. `graph` is the planned graph, which gives `run_checked` the types of values in the
+    arena. An executable may be called from several threads: calls of all programs run one after
+    another, since they share the arena, the workers and perhaps state. A call from within a call
+    raises RunError.
     """
 
     def __init__(
@@ -119,10 +119,10 @@ class CpuExecutable:
         self._io = ctypes.addressof(self._memory) + IO * ctypes.sizeof(ctypes.c_uint64)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """One call: the outputs, as fresh arrays. The state is updated in place.
+        """One call: returns the outputs as new arrays and updates the state in place.
 
-        The inputs are C-contiguous, of the shapes and dtypes of `plan.inputs`, and are read
-        where they lie. Raises RunError if memory is short; the state is then unchanged.
+        The inputs are C-contiguous with the shapes and dtypes of `plan.inputs`, and are read in
+        place. Raises RunError if memory is short; the state is then unchanged.
         """
         refuse_reentry(self.plan.name)
         with HOST:
@@ -133,8 +133,8 @@ class CpuExecutable:
         return outputs
 
     def run_checked(self, inputs: Sequence[Array]) -> list[Array]:
-        """As `run`, one launch at a time; RunError at the first NaN in an input, in state or in
-        a value that a kernel writes. Then the state is what it was before the call."""
+        """As `run`, one launch at a time; raises RunError at the first NaN in an input, in state or
+        in a value that a kernel writes. Then the state is as before the call."""
         refuse_reentry(self.plan.name)
         with HOST:
             outputs = self._bind(inputs)
@@ -149,10 +149,10 @@ class CpuExecutable:
         return outputs
 
     def profile(self, inputs: Sequence[Array], repeats: int = 20) -> list[Timing]:
-        """What each launch and copy takes, in the plan's order.
+        """The times of each launch and copy, in the plan's order.
 
-        After one call that is not counted the launches of all streams are played one after
-        another, `repeats` times, each with all workers. The state is left as it was.
+        After one uncounted call, the launches of all streams run one after another, `repeats`
+        times, each with all workers. The state is restored.
         """
         player = self._load_player(in_order=True)
         calls = [sums / 1000 for _, _, sums in self._times(player, inputs, repeats)[1:]]
@@ -165,8 +165,8 @@ class CpuExecutable:
         return [timing(n, self._name(n), *found[n]) for n in sorted(found)]
 
     def calls(self, inputs: Sequence[Array], repeats: int = 20) -> list[float]:
-        """Microseconds of each of `repeats` calls, played as `run` does, after one that is not
-        counted. The state is left as it was."""
+        """Microseconds of each of `repeats` calls as by `run`, after one uncounted call. The state
+        is restored."""
         spent = []
         refuse_reentry(self.plan.name)
         with HOST:
@@ -184,10 +184,9 @@ class CpuExecutable:
         return spent[1:]
 
     def timeline(self, inputs: Sequence[Array]) -> list[tuple[int, float, float]]:
-        """(number of the step, start, end) of each launch's phases, each copy and each loop in one
-        call, in microseconds from the first start, as the streams really ran; of what is in a loop
-        from the start of the first iteration to the end of the last. The state is left as it
-        was."""
+        """(step number, start, end) of each launch's phases, each copy and each loop in one call,
+        in microseconds from the first start, as the streams ran. Steps in a loop span from the
+        first iteration to the last. The state is restored."""
         starts, stops, _ = self._times(self._player, inputs, 1)[-1] / 1000
         first = starts.min(initial=np.inf)
         return [
@@ -196,8 +195,8 @@ class CpuExecutable:
         ]
 
     def _times(self, player: Player, inputs: Sequence[Array], repeats: int) -> list[Array]:
-        """(starts, ends, sums) of the tasks, nanoseconds, in each of 1 + `repeats` calls, the state
-        being put back after each."""
+        """(starts, ends, sums) of the tasks in nanoseconds, in each of 1 + `repeats` calls,
+        restoring the state after each."""
         times = []
         refuse_reentry(self.plan.name)
         with HOST:
@@ -234,7 +233,7 @@ class CpuExecutable:
         return Player(self.plan, tasks, self._functions, arguments, self.threads)
 
     def _bind(self, inputs: Sequence[Array]) -> list[Array]:
-        """Fresh outputs; the bases are the addresses of this call, the state is on the host."""
+        """New outputs for a call; sets the base addresses and brings the state to the host."""
         outputs = self._fresh(inputs, self._outputs, self._io)
         ARENA.reserve(self._peak)
         self._memory[WORK] = ARENA.address
@@ -284,7 +283,7 @@ class CpuExecutable:
     def _read(
         self, step: Step, nodes: Mapping[str, Node], io: Sequence[Array], iterations: Sequence[int]
     ) -> Reads | None:
-        """What a kernel is about to read: it may write over it."""
+        """Copies of what a kernel is about to read, as it may overwrite it."""
         if not isinstance(step, Launch):
             return None
         places = (place.at(iterations) for place in step.reads)
@@ -298,7 +297,8 @@ class CpuExecutable:
         iterations: Sequence[int],
         reads: Reads | None,
     ) -> None:
-        """RunError if a kernel has written a NaN in these iterations of the loops around it."""
+        """Raise RunError if a kernel has written a NaN in these iterations of the enclosing
+        loops."""
         if not isinstance(step, Launch):
             return
         for place in step.writes:
@@ -310,7 +310,7 @@ class CpuExecutable:
 
 
 class _HostAddresses:
-    """Where the bytes of a plan lie: state at its buffers, work and io relative to bases."""
+    """Where a plan's bytes are: state in its buffers, work and io relative to bases."""
 
     def __init__(self, plan: Plan, buffers: list[StateBuffer]) -> None:
         self.buffers = buffers
@@ -318,8 +318,9 @@ class _HostAddresses:
         self._io = _Segment((*plan.inputs, *plan.outputs))
 
     def address(self, place: Range, stage: int = 0) -> RelativeAddress:
-        """Of the first byte in the first iteration. A place may not exist before the iteration
-        `stage`, in which the step plays first: it is looked for where it is then."""
+        """The address of the first byte in the first iteration. A range of a later `stage` of a
+        wavefront may not exist before that iteration; it is then looked up at the place it has
+        there."""
         if place.segment == "work":
             return RelativeAddress(WORK, place.start, place.moves)
         later = place.moves[-1].at(stage) if place.moves else 0
@@ -332,7 +333,7 @@ class _HostAddresses:
         return RelativeAddress(IO + index, offset - later, place.moves)
 
     def array(self, place: Range, type: Type, io: Sequence[Array]) -> Array:
-        """The elements at `place` as they lie in memory; `io` are the call's arrays."""
+        """The elements at `place` as they are in memory; `io` are the call's arrays."""
         if place.segment == "work":
             memory = ARENA.memory[place.start : place.stop]
         else:
@@ -354,7 +355,7 @@ class _HostAddresses:
 
 
 class _Segment:
-    """Finds the binding that a range lies in."""
+    """Finds the binding that contains a range."""
 
     def __init__(self, bindings: Sequence[Binding]) -> None:
         self._bindings = bindings
@@ -379,7 +380,7 @@ def _types(plan: Plan, graph: Graph | None) -> dict[str, Type]:
 
 
 def _iterations(player: Player, task: PlayerTask) -> int:
-    """How often a task is played in one call."""
+    """The number of times that a task runs in one call."""
     times = 1
     while task.inside >= 0:
         task = player.tasks[task.inside]

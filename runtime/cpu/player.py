@@ -1,8 +1,8 @@
 """The Python side of the native player: a plan resolved to tasks with edges.
 
-A task is one phase of a launch, or a copy. It waits for the task before it on its stream and for
-those that the events before it stand for; nothing else of streams and events is left. A loop is a
-task too, and those of its body follow it, once, whatever the count. The player itself, which
+A task is one phase of a launch, or a copy. It waits for its stream's previous task and for the
+tasks behind the events that it waits for; nothing else of streams and events remains. A loop is a
+task too, followed by the tasks of its body, once, whatever the count. The player itself, which
 decides who runs which chunk when, is native/program.h and pool.h.
 """
 
@@ -77,39 +77,45 @@ ARGUMENT = np.dtype([("base", np.int64), ("offset", np.int64)])
 
 @dataclass(frozen=True)
 class PlayerTask:
-    """One phase of the launch of that number, or that copy (phase 0), in `chunks` pieces; or a loop
-    of `count` iterations over the `tasks` tasks behind it.
-
-    Steps have the numbers of `all_steps`. `predecessors` are the indices of the tasks that must end
-    before, `inside` is that of the loop around it, or -1, and `during` are its iterations, from one
-    to another (exclusive), in which the task does anything.
-    """
+    """One phase of a launch, a copy (phase 0), or a loop."""
 
     step: int
+    """The step's number in `all_steps`."""
     phase: int
+    """The phase; 0 for a copy."""
     chunks: int
+    """Chunks of the phase."""
     slot: int
+    """The player's number of the stream."""
     predecessors: tuple[int, ...]
+    """Indices of the tasks that must end before."""
     inside: int = -1
+    """The index of the enclosing loop's task; -1 if there is none."""
     during: tuple[int, int] = (0, 0)
+    """(begin, end) of that loop's iterations in which the task runs."""
     count: int = 0
+    """Iterations of a loop."""
     tasks: int = 0
+    """Tasks of a loop's body, which follow it."""
 
 
 @dataclass(frozen=True)
 class RelativeAddress:
-    """`offset` bytes from what `base` is at a call, moving with the loops around the step."""
+    """`offset` bytes from the base numbered `base`, moving with the enclosing loops."""
 
     base: int
+    """The number of the base."""
     offset: int
+    """Bytes from the base."""
     moves: tuple[Move, ...] = ()
+    """Its movement with the enclosing loops, the outermost first."""
 
 
 def resolve(plan: Plan, in_order: bool = False) -> list[PlayerTask]:
-    """The tasks of `plan` in the order of its steps, each after its predecessors.
+    """The tasks of `plan` in the order of its steps, each after its predecessors. Raises PlanError
+    for a wait on an event that is not recorded before.
 
-    `in_order` makes each wait for the one before it, whatever its stream. Raises PlanError for a
-    wait on an event that is not recorded before.
+    With `in_order` each waits for the one before it, whatever its stream.
     """
     resolving = _Resolving(plan, in_order)
     resolving.add(plan.steps, 0, {stream: stream for stream in range(plan.streams)}, -1)
@@ -117,12 +123,14 @@ def resolve(plan: Plan, in_order: bool = False) -> list[PlayerTask]:
 
 
 class _Resolving:
+    """Collects the tasks of a plan."""
+
     def __init__(self, plan: Plan, in_order: bool) -> None:
         self.plan, self.in_order = plan, in_order
         self.tasks: list[PlayerTask] = []
         self.slots: dict[tuple[int, int, int], int] = {}
-        """That of each further stream of the loops of one depth that run in a slot, which is one
-        after another."""
+        """The slot of each further stream of a loop, by the slot and depth that the loop runs at;
+        loops of one depth in one slot run one after another."""
 
     def add(
         self,
@@ -132,7 +140,7 @@ class _Resolving:
         inside: int,
         around: Loop | None = None,
     ) -> None:
-        """Add `steps`, the first of which has this number; `slots` has that of each stream."""
+        """Add `steps`, numbered from `number`; `slots` has the slot of each stream."""
         before: dict[int, set[int]] = {}
         events: dict[int, frozenset[int]] = {}
         for step in steps:
@@ -161,7 +169,7 @@ class _Resolving:
             number += 1
 
     def put(self, task: PlayerTask, pending: set[int]) -> None:
-        """Add a task; what comes behind it on its stream waits for it alone."""
+        """Add a task, which replaces what its stream waits for."""
         pending.clear()
         pending.add(len(self.tasks))
         self.tasks.append(task)
@@ -175,7 +183,7 @@ class _Resolving:
         inside: int,
         during: tuple[int, int],
     ) -> None:
-        """Add a loop, if there is anything in it to do."""
+        """Add a loop, unless it does nothing."""
         own = len(self.tasks)
         task = PlayerTask(number, 0, 1, slot, tuple(sorted(pending)), inside, during, step.count)
         self.tasks.append(task)
@@ -197,12 +205,12 @@ class _Resolving:
 
 
 class Player:
-    """The native form of tasks: plays them with `threads` workers in all, the caller included.
+    """Tasks in native form, run by `threads` workers, the caller included.
 
-    `functions` are the kernels' addresses; `arguments` holds the addresses of each step's
-    arguments (of a copy: source, target). Bases are the addresses that may differ from call to
-    call; `play` and its like take them as a C array of uint64. A player's methods must not be
-    entered by two threads at once, nor while another player plays.
+    `functions` are the kernels' addresses; `arguments` has the addresses of each step's arguments
+    (of a copy: source, target). Bases are the addresses that differ from call to call, in a C array
+    of uint64. A player's methods must not be entered by two threads at once, nor while another
+    player runs.
     """
 
     def __init__(
@@ -256,30 +264,31 @@ class Player:
         weakref.finalize(self, library.graphc_free, self._program).atexit = False
 
     def play(self, bases: int) -> None:
-        """All tasks, any of them at once that the edges allow. `bases`: their address."""
+        """Run all tasks, concurrently where the edges allow it; `bases` is the address of the
+        bases."""
         self._play(self._program, bases)
 
     def play_in_order(
         self, bases: int, first: int, last: int, iterations: Mapping[int, int] | None = None
     ) -> None:
-        """Tasks `first` to `last` (exclusive) one after another on this thread alone.
+        """Run tasks `first` to `last` (exclusive) one after another on this thread alone.
 
-        `iterations` are those of the loops around them, by the loops' own tasks.
+        `iterations` has those of the enclosing loops, by the loops' task indices.
         """
         known = iterations or {}
         at = np.array([known.get(loop, 0) for loop in self.loops], np.int32)
         self._play_in_order(self._program, bases, first, last, at.ctypes.data)
 
     def play_timed(self, bases: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """As `play`. First start and last end of each task, and how long it took in all iterations,
-        [tasks, 3], nanoseconds of one clock."""
+        """As `play`; returns [tasks, 3] nanoseconds of one clock: first start, last end, and time
+        summed over all iterations."""
         times = np.zeros((len(self.tasks), 3), np.int64)
         self._play_timed(self._program, bases, times.ctypes.data)
         return times
 
 
 def _during(step: Launch | Copy | Loop, around: Loop | None) -> tuple[int, int]:
-    """The iterations of the loop around a step in which it plays."""
+    """The iterations of the enclosing loop in which a step runs."""
     return (step.stage, step.stage + around.length) if around else (0, 0)
 
 
@@ -314,7 +323,7 @@ def _loop_table(
     arguments: Mapping[int, Sequence[RelativeAddress]],
     first: Mapping[int, int],
 ) -> tuple[np.ndarray[Any, np.dtype[Any]], np.ndarray[Any, np.dtype[Any]]]:
-    """All loops, and the moves of the arguments with each, one loop's behind the other's."""
+    """All loops, and the moves of their arguments, one loop after another."""
     moves: dict[int, list[tuple[int, int, int]]] = {index: [] for index in _loops(tasks)}
     inside = {task.step: task.inside for task in tasks}
     for step, addresses in arguments.items():

@@ -1,4 +1,4 @@
-"""Candidates for a node on the CPU, played on scratch arrays in the calling thread."""
+"""Run candidates for a node on the CPU, on scratch arrays in the calling thread."""
 
 from __future__ import annotations
 
@@ -25,26 +25,27 @@ _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
 
 
 class CpuTrial:
-    """One core. Its clock is that of the calling thread: it stands while others have the core."""
+    """Runs candidates on one core. Its clock is that of the calling thread, which stops while
+    others use the core."""
 
     def __init__(self) -> None:
         self.machine = cpu_target().arch
 
     def clock(self) -> float:
-        """Seconds that this thread has taken."""
+        """Seconds of CPU time of this thread."""
         return time.thread_time()
 
     def library(self, call: Call) -> str:
-        """None."""
+        """ "": the CPU has no library."""
         return ""
 
     def workspaces(self, call: Call) -> list[int]:
-        """None: there is no library."""
+        """Empty: the CPU has no library."""
         return []
 
     @contextmanager
     def plays(self, node: Node, found: Sequence[Kernel]) -> Iterator[list[Play]]:
-        """What plays each kernel once, all on the same arrays."""
+        """Functions that run each kernel once, all on the same arrays."""
         numbered = {str(index): kernel for index, kernel in enumerate(found)}
         functions = build_kernels(numbered, dict.fromkeys(numbered, node.where))
         values = (*node.inputs, *node.outputs)

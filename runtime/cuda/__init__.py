@@ -1,8 +1,8 @@
-"""The CUDA device, real or simulated: plans of generated kernels played on several streams.
+"""The CUDA device, real or simulated: plans of generated kernels on several streams.
 
-PyCUDA holds the context, modules, streams, events and memory, and launches the kernels;
-cuda-bindings compiles them (NVRTC) and captures a whole step as one CUDA graph. `device="sim"`
-drives the same code by a simulated GPU with PyCUDA's interface.
+PyCUDA provides the context, modules, streams, events and memory, and launches the kernels;
+cuda-bindings compiles them (NVRTC) and captures a whole step as one CUDA graph. `device="sim"` runs
+the same code on a simulated GPU with PyCUDA's interface.
 """
 
 from graphc.runtime.cuda.device import Device, find_device, gpu_found

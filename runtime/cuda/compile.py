@@ -1,12 +1,12 @@
-"""CUDA text to cubins, by NVRTC or by nvcc, and the cache that holds them.
+"""Compile CUDA text to cubins by NVRTC or nvcc, with a cache.
 
 NVRTC, the compiler as a library (cuda-bindings and nvidia-cuda-nvrtc of `pip install
-'graphc[cuda]'`), needs no toolkit and takes a quarter of nvcc's time; nvcc is the other way. One
-kernel makes one `NAME-KEY.cubin`, whose key is the digest of the text, the headers that it
-includes, the options and the compiler's version, in the cache of `runtime/compilers/cache.py`.
-Beside it lie the text and the compiler's log, which says how many registers the kernel takes. NVRTC
-works within this process, so GRAPHC_COMPILE_SECONDS ends nvcc alone. With GRAPHC_CUBINS a kernel
-that was compiled elsewhere needs no compiler (`cubins.py`).
+'graphc[cuda]'`), needs no toolkit and takes a quarter of nvcc's time; nvcc is the alternative. One
+kernel makes one `NAME-KEY.cubin`, whose key is the digest of the text, its headers, the options and
+the compiler's version, in the cache of `runtime/compilers/cache.py`, together with the text and the
+compiler's log, which has the kernel's register count. NVRTC runs within this process, so
+GRAPHC_COMPILE_SECONDS limits only nvcc. With GRAPHC_CUBINS kernels that were compiled elsewhere
+need no compiler (`cubins.py`).
 """
 
 from __future__ import annotations
@@ -33,19 +33,22 @@ HEADERS = Path(__file__).parent.parent.parent / "kernels"
 """The folder that kernels include `cuda/....cuh` from."""
 
 OPTIONS = ("-std=c++20", "-lineinfo", f"-I{HEADERS}")
+"""Options of both compilers."""
 NVRTC_OPTIONS = ("--ptxas-options=-v", "--device-as-default-execution-space")
-"""NVRTC takes lambdas of parameters of any type for functions of a host, of which it has none."""
+"""NVRTC, which has no host code, would take generic lambdas for host functions."""
 NVCC_OPTIONS = ("-cubin", "-Xptxas", "-v")
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What a kernel takes of a multiprocessor: registers per thread, bytes per thread that did
-    not fit into them, bytes of static shared memory per block."""
+    """A kernel's use of a multiprocessor."""
 
     registers: int
+    """Registers per thread."""
     spilled: int
+    """Spilled bytes per thread."""
     shared: int
+    """Bytes of static shared memory per block."""
 
 
 @dataclass(frozen=True)
@@ -58,26 +61,31 @@ class Cubin:
 
 @dataclass(frozen=True)
 class CudaCompiler:
-    """`compile(file, options)` gives the image and the log, or raises _Failed. `command` is what
-    errors show; `version` goes into the cache's keys, `title` is its last line."""
+    """A CUDA compiler."""
 
     command: tuple[str, ...]
+    """The command that errors show."""
     version: str
+    """Its version, part of the cache's keys."""
     options: tuple[str, ...]
+    """Its own options."""
     compile: Callable[[Path, tuple[str, ...]], tuple[bytes, str]]
+    """`compile(file, options)` returns the image and the log, or raises _Failed."""
 
     @property
     def title(self) -> str:
+        """The last line of the version."""
         return self.version.strip().splitlines()[-1] if self.version.strip() else ""
 
 
 def compile_cuda(
     text: str, name: str, arch: str, where: str = "", compiler: CudaCompiler | None = None
 ) -> Cubin:
-    """The cubin of the kernel `name` for `arch` such as "sm_90a", from the cache if it is there.
+    """The cubin of the kernel `name` for `arch`, such as "sm_90a", from the cache if it is there.
+    Raises CompileError.
 
-    `where` is the user's line that it comes from, for errors; `compiler` is the one that is there
-    if none is given. Raises CompileError.
+    `where` is the line of the user's program that it comes from, for errors; `compiler` defaults to
+    the installed one.
     """
     flush = "true" if denormals() == "flush" else "false"
     early = ("-DGRAPHC_EARLY_LAUNCH",) if early_launch() else ()
@@ -119,11 +127,11 @@ def find_compiler() -> CudaCompiler:
 
 
 class _Failed(Exception):
-    """The compiler's log."""
+    """A failed compilation, with the compiler's log."""
 
 
 def nvrtc() -> CudaCompiler | None:
-    """NVRTC, if it is installed."""
+    """NVRTC; None if it is not installed."""
     try:
         from cuda.bindings import nvrtc as library
 
@@ -136,7 +144,7 @@ def nvrtc() -> CudaCompiler | None:
 
 
 def nvcc() -> CudaCompiler | None:
-    """nvcc, if it is on the PATH."""
+    """nvcc; None if it is not on the PATH."""
     path = shutil.which("nvcc")
     if path is None:
         return None
@@ -182,7 +190,7 @@ def _run_nvcc(path: str, file: Path, options: tuple[str, ...]) -> tuple[bytes, s
 def _compiled(
     text: str, stem: Path, key: str, compiler: CudaCompiler, options: tuple[str, ...]
 ) -> tuple[bytes, str]:
-    """Compile into the cache; the image comes last. The image and the log."""
+    """The image and the log, compiled into the cache; the image is stored last."""
     source = cache.store_file(text.encode(), Path(f"{stem}.cu"))
     image, log = compiler.compile(source, options)
     cache.store_file(log.encode(), Path(f"{stem}.log"))
@@ -201,7 +209,7 @@ def _cached(stem: Path, key: str) -> tuple[bytes, str] | None:
 
 
 def parse_usage(log: str) -> dict[str, Usage]:
-    """The usage of each kernel that the log of `ptxas -v` reports."""
+    """The usage of each kernel in a log of `ptxas -v`."""
     usage = {}
     for part in log.split("Compiling entry function '")[1:]:
         numbers = [
@@ -220,7 +228,7 @@ def _first_error(log: str) -> str:
 
 @functools.cache
 def _headers_digest(names: tuple[str, ...]) -> str:
-    """Of the headers of these names, and of those that they include."""
+    """The digest of these headers and those that they include."""
     found: dict[Path, str] = {}
     wanted = [HEADERS / name for name in names]
     while wanted:

@@ -1,8 +1,8 @@
-"""Compiled kernels that travel: made on one machine, loaded on another that then needs no compiler.
+"""Portable compiled kernels: built on one machine, loaded on another without a compiler.
 
-GRAPHC_CUBINS names a folder. A file's name is the digest of a kernel's text, of the headers that it
-includes and of the options that change what it means; neither this machine's paths nor its compiler
-are in it. What the folder lacks is compiled, and added.
+GRAPHC_CUBINS names a folder. A file's name is the digest of a kernel's text, of its headers and of
+the options that affect its meaning; paths and the compiler are not part of it. Missing kernels are
+compiled and added.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def cubin_path(folder: Path, parts: Sequence[str]) -> Path:
 
 
 def read(file: Path) -> tuple[bytes, str] | None:
-    """The image and the compiler's log; None if the file is not there or broken."""
+    """The image and the compiler's log; None if the file is missing or damaged."""
     try:
         whole = zlib.decompress(file.read_bytes())
         (size,) = _SIZE.unpack_from(whole)
@@ -35,7 +35,7 @@ def read(file: Path) -> tuple[bytes, str] | None:
 
 
 def write(file: Path, image: bytes, log: str) -> None:
-    """Add a compiled kernel, whole or not at all."""
+    """Add a compiled kernel atomically."""
     text = log.encode()
     file.parent.mkdir(parents=True, exist_ok=True)
     cache.store_file(zlib.compress(_SIZE.pack(len(text)) + text + image), file)

@@ -1,8 +1,7 @@
-"""Matrix products by cuBLASLt, where it is installed: `nvidia-cublas`, PyTorch's or a toolkit's.
+"""Matrix products by cuBLASLt, if it is installed: `nvidia-cublas`, PyTorch's or a toolkit's.
 
-Called by ctypes, as its interface in C is kept from version to version: the numbers here are those
-of cublasLt.h. A matrix is there what runs down its columns, so d = a b is asked for as the
-transposed product of what it takes for transposed matrices.
+It is called by ctypes, as its C interface is stable; the numbers here are those of cublasLt.h. Its
+matrices are column-major, so d = a b is requested as the product of transposed matrices.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from graphc.kernels.program.calls import CallMatrix, Product
 TYPES = {"f32": 0, "f16": 2, "bf16": 14}
 """cudaDataType_t."""
 COMPUTE_32F = 68
-"""cublasComputeType_t: products and sums are float32, and nothing is rounded to tf32."""
+"""cublasComputeType_t: products and sums are float32, without rounding to tf32."""
 TRANSPOSED, EPILOGUE, BIAS_POINTER = {"a": 3, "b": 4}, 7, 8
 """cublasLtMatmulDescAttributes_t."""
 BATCHES, BATCH_STRIDE = 5, 6
@@ -29,14 +28,15 @@ BATCHES, BATCH_STRIDE = 5, 6
 MOST_WORKSPACE, REDUCTIONS, ALIGNMENTS = 1, 3, (5, 6, 7, 8)
 """cublasLtMatmulPreferenceAttributes_t."""
 IN_WORKSPACE = 2
-"""cublasLtReductionScheme_t: parts of k are added in float32 by a step of their own, in order."""
+"""cublasLtReductionScheme_t: partial sums over k are added in float32 by a separate, ordered
+step."""
 PLAIN, RELU, BIAS = 1, 2, 4
-"""cublasLtEpilogue_t; the last two may be added."""
+"""cublasLtEpilogue_t; the last two may be combined."""
 WORKSPACE = 8 << 20
-"""Bytes that a product may use beside: what NVIDIA's own default was before Hopper. More lets it
-cut k of larger products, and is work memory of the plan."""
+"""Bytes of workspace that a product may use: NVIDIA's default before Hopper. More allows splitting
+k of larger products, at the cost of the plan's work memory."""
 PROPOSED = 3
-"""Algorithms that the heuristic is asked for: each is a candidate to be measured."""
+"""Algorithms requested from the heuristic, each a candidate for measurement."""
 
 
 class Heuristic(ctypes.Structure):
@@ -61,22 +61,23 @@ class CublasLt:
         self.title = f"cuBLASLt {version // 10000}.{version // 100 % 100}.{version % 100}"
 
     def prepare(self, product: Product) -> PreparedProduct:
-        """The product, ready to be put on streams. CompileError if the library does not take it."""
+        """The product, ready to be issued on streams. Raises CompileError if the library rejects
+        it."""
         return PreparedProduct(self, product)
 
     @functools.cached_property
     def handle(self) -> c_void_p:
-        """Made when it is first needed, and kept as long as the process."""
+        """The library's handle, created on first use and kept for the life of the process."""
         return self.create("cublasLtCreate")
 
     def call(self, name: str, *arguments: Any) -> None:
-        """CompileError, with the status, if the library does not take it."""
+        """Call a function. Raises CompileError with the status if it fails."""
         status = getattr(self._library, name)(*arguments)
         if status:
             raise CompileError(f"{self.title}: {name} failed with status {status}")
 
     def create(self, name: str, *arguments: Any) -> c_void_p:
-        """What a function makes by its first argument."""
+        """The object that a function creates through its first argument."""
         found = c_void_p()
         self.call(name, byref(found), *arguments)
         return found
@@ -88,7 +89,7 @@ class CublasLt:
 
 
 class PreparedProduct:
-    """A product with its layouts and algorithm. What the library made lives as long as this."""
+    """A product with its layouts and algorithms. It owns the library's objects."""
 
     def __init__(self, library: CublasLt, product: Product) -> None:
         self._library, self._product = library, product
@@ -101,20 +102,22 @@ class PreparedProduct:
 
     @property
     def count(self) -> int:
-        """Algorithms that there are, at most `PROPOSED`."""
+        """The number of algorithms, at most `PROPOSED`."""
         return len(self._algorithms)
 
     @property
     def workspaces(self) -> list[int]:
-        """The bytes of workspace that each algorithm takes."""
+        """Bytes of workspace of each algorithm."""
         return [WORKSPACE] * self.count
 
     def issue(
         self, rank: int, addresses: Sequence[int], stream: Any, **declared: Any
     ) -> Callable[[], None]:
-        """What puts the product of what lies at the addresses of the kernel's arguments, the last
-        of which is its workspace, on the stream, by the algorithm number `rank`. CompileError if
-        there are not so many."""
+        """A function that issues the product on the stream with algorithm `rank`.
+
+        `addresses` are those of the kernel's arguments, the workspace last. Raises CompileError if
+        there is no such algorithm.
+        """
         if rank >= self.count:
             raise CompileError(
                 f"{self._library.title} has no algorithm {rank + 1} for this product"
@@ -150,7 +153,7 @@ class PreparedProduct:
         return [x for x in found[: count.value] if x.state == 0]
 
     def _description(self, bias: int) -> c_void_p:
-        """What is computed; the bias, if there is one, lies at that address."""
+        """The description of the product; the bias, if any, is at the address `bias`."""
         library, product = self._library, self._product
         made = self._keep("MatmulDesc", COMPUTE_32F, TYPES["f32"])
         for side, matrix in (("a", product.b), ("b", product.a)):
@@ -172,7 +175,7 @@ class PreparedProduct:
         return made
 
     def _keep(self, kind: str, *arguments: Any) -> c_void_p:
-        """What the library makes, to be given back with this."""
+        """A library object that is destroyed with this."""
         made = self._library.create(f"cublasLt{kind}Create", *arguments)
         self._made.append((kind, made))
         return made
@@ -183,12 +186,12 @@ class PreparedProduct:
 
 
 def _lying(matrix: CallMatrix, rows: int, columns: int) -> tuple[int, int]:
-    """Rows and columns of what the library takes an operand of [rows, columns] for."""
+    """Rows and columns of the column-major matrix that is an operand of [rows, columns]."""
     return (columns, rows) if matrix.column == 1 else (rows, columns)
 
 
 def find_cublas() -> CublasLt | None:
-    """The library, by cuda-pathfinder, which comes with cuda-bindings; None where it is not
+    """The library, found by cuda-pathfinder, which comes with cuda-bindings; None if it is not
     installed."""
     try:
         pathfinder = importlib.import_module("cuda.pathfinder")

@@ -1,11 +1,10 @@
-"""Convolutions by cuDNN 9, where it is installed: `nvidia-cudnn-cu13`, PyTorch's or a toolkit's.
+"""Convolutions by cuDNN 9, if it is installed: `nvidia-cudnn-cu13`, PyTorch's or a toolkit's.
 
-Called by ctypes, by its graph API: the numbers here are those of cudnn_graph.h. The older
-functions, one for each kind of convolution, are deprecated in cuDNN 9. By the graph API weights
-may lie as images do, operands of two bytes have sums and results of four, what follows a
-convolution is a part of the call, and each engine says of itself whether it adds in a fixed order
-and by what it multiplies. What a plan is made of are descriptors: numbers, and other descriptors,
-by their attributes.
+It is called by ctypes through its graph API; the numbers here are those of cudnn_graph.h. The older
+functions, one per kind of convolution, are deprecated in cuDNN 9. With the graph API weights may
+have the images' layout, operands of two bytes have sums and results of four, an epilogue is part of
+the call, and each engine reports whether it adds in a fixed order and how it multiplies. A plan is
+built from descriptors, which consist of numbers and other descriptors.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from graphc.kernels.program.calls import CallTensor, Convolution, PointwiseStep
 
 NAME = "libcudnn.so.9"
 OLDEST = 90000
-"""The version that the numbers here are of."""
+"""The version that the numbers here belong to."""
 TYPES = {"f32": 0, "f16": 2, "bf16": 9}
 """cudnnDataType_t."""
 (HANDLE, TYPE, FLAG, INTEGER, FLOAT, POINTER, MODE, HEURISTIC, NOTE, POINTWISE_MODE, DESCRIPTOR,
@@ -36,7 +35,7 @@ ELEMENTS: dict[int, Any] = {
     HANDLE: c_void_p, FLAG: c_bool, INTEGER: c_int64, FLOAT: c_float, POINTER: c_void_p,
     DESCRIPTOR: c_void_p, TEXT: c_char,
 }  # fmt: skip
-"""What their elements are, if not enumerators."""
+"""The ctypes type of an attribute's elements, unless they are enumerators."""
 (OF_POINTWISE, OF_CONVOLUTION, ENGINE, CONFIGURATION, HEURISTICS, PLAN, STEP, GRAPH, PACK, TENSOR,
  DEVICE) = (0, 1, 2, 3, 4, 5, 13, 15, 16, 17, 38)  # fmt: skip
 """cudnnBackendDescriptorType_t."""
@@ -45,17 +44,17 @@ CONVOLUTIONS = {
     "conv2d_wgrad": (11, 712, (716, 717, 715)),
     "conv2d_dgrad": (12, 706, (711, 709, 710)),
 }
-"""By graphc's names: the descriptor, its attribute alpha, behind which come beta and that of the
-convolution, and the attributes of both operands and the result."""
+"""By graphc's op name: the descriptor, its attribute alpha, which beta and the convolution's
+follow, and the attributes of both operands and the result."""
 STEPS = {
     "add": (0, (751, 752), 753),
     "relu": (100, (751,), 753),
     "relu_grad": (200, (757, 751), 756),
     "cast": (21, (751,), 753),
 }
-"""By graphc's names: cudnnPointwiseMode_t, the attributes of operands and that of the result."""
+"""By graphc's op name: cudnnPointwiseMode_t, and the attributes of operands and result."""
 BY_MODEL, FALLBACK = 3, 2
-"""cudnnBackendHeurMode_t: engines by a model of their times, the fastest first; any that do it."""
+"""cudnnBackendHeurMode_t: engines ranked by a model of their times; any engine that works."""
 TENSOR_CORES = 0
 UNWANTED = {
     1: "narrower operands",
@@ -64,23 +63,26 @@ UNWANTED = {
     4: "no fixed order",
     5: "Winograd",
 }
-"""cudnnBackendNumericalNote_t, and what it says of an engine that is not taken."""
+"""cudnnBackendNumericalNote_t, and why an engine with it is rejected."""
 MOST = 32
-"""Configurations that a heuristic is asked for."""
+"""Configurations requested from a heuristic."""
 MOST_WORKSPACE = 64 << 20
-"""Bytes of workspace that a plan may take: work memory of the program."""
+"""The most bytes of workspace of a plan, which are work memory of the program."""
 TRIED = 12
-"""Those of which plans are tried: some are compiled for that, half a second each."""
+"""Configurations for which plans are built; some are compiled, which takes half a second each."""
 PROPOSED = 3
-"""Plans, each a candidate to be measured."""
+"""Plans, each a candidate for measurement."""
 
 Attribute = tuple[int, int, Sequence[Any]]
-"""Its number (cudnnBackendAttributeName_t), what its elements are, and those."""
+"""An attribute's number (cudnnBackendAttributeName_t), element type and elements."""
 
 
 class Cudnn:
-    """The library for one device, whose context is current in every call here. With `properties`
-    (JSON, as the library has them) its plans are for a device that is not here, and not played."""
+    """The library for one device, whose context is current in every call here.
+
+    With `properties` (the library's JSON) its plans are for a device that is not present, and
+    cannot run.
+    """
 
     def __init__(self, library: Any, properties: str = "") -> None:
         self._library, self._properties = library, properties
@@ -93,20 +95,19 @@ class Cudnn:
         self.title = f"cuDNN {version // 10000}.{version // 100 % 100}.{version % 100}"
 
     def prepare(self, convolution: Convolution) -> PreparedConvolution:
-        """The convolution, ready to be put on streams: what is made for one layer serves all that
-        are equal."""
+        """The convolution, ready to be issued on streams; equal convolutions share it."""
         return self._prepared.setdefault(convolution, PreparedConvolution(self, convolution))
 
     @functools.cached_property
     def handle(self) -> c_void_p:
-        """Made when it is first needed, and kept as long as the process."""
+        """The library's handle, created on first use and kept for the life of the process."""
         found = c_void_p()
         self.call("cudnnCreate", byref(found))
         return found
 
     @functools.cached_property
     def device(self) -> Descriptor | None:
-        """What stands for a device that is not here."""
+        """The descriptor of a device that is not present; None for the present one."""
         if not self._properties:
             return None
         return Descriptor(
@@ -114,13 +115,13 @@ class Cudnn:
         )
 
     def on_device(self, of_handle: int, of_device: int) -> Attribute:
-        """The attribute that says for which device something is."""
+        """The attribute that names the device of something."""
         if self.device is not None:
             return of_device, DESCRIPTOR, [self.device]
         return of_handle, HANDLE, [self.handle]
 
     def call(self, name: str, *arguments: Any) -> None:
-        """CompileError, with what the status says, if the library does not take it."""
+        """Call a function. Raises CompileError with the status if it fails."""
         status = getattr(self._library, name)(*arguments)
         if status:
             said, more = self._library.cudnnGetErrorString(status).decode(), (c_char * 500)()
@@ -129,8 +130,8 @@ class Cudnn:
 
 
 class Descriptor:
-    """A finished descriptor of the library's, which keeps those that it is made of; without
-    attributes one that the library is to fill."""
+    """A finalized descriptor of the library, which keeps those that it consists of alive; without
+    attributes, an empty one for the library to fill."""
 
     def __init__(self, library: Cudnn, kind: int, *attributes: Attribute) -> None:
         self._library, self.pointer = library, c_void_p()
@@ -150,11 +151,11 @@ class Descriptor:
             library.call("cudnnBackendFinalize", self.pointer)
 
     def get(self, number: int, element: int, most: int = 1) -> list[Any]:
-        """The values of an attribute, at most so many."""
+        """The values of an attribute, at most `most`."""
         return self._got(number, element, (ELEMENTS.get(element, c_int) * most)())
 
     def filled(self, number: int, kind: int, most: int = 1) -> list[Descriptor]:
-        """The descriptors that are the values of an attribute, at most so many."""
+        """The descriptors that are the values of an attribute, at most `most`."""
         made = [Descriptor(self._library, kind) for _ in range(most)]
         for each in made:
             each._parts = self
@@ -174,7 +175,7 @@ class Descriptor:
 
 
 class PreparedConvolution:
-    """A convolution with the plans that there are for it, which live as long as this."""
+    """A convolution with its plans, which it owns."""
 
     def __init__(self, library: Cudnn, convolution: Convolution) -> None:
         self._library, self._convolution = library, convolution
@@ -183,28 +184,30 @@ class PreparedConvolution:
 
     @property
     def workspaces(self) -> list[int]:
-        """The bytes of workspace that each plan takes; at most `PROPOSED`."""
+        """Bytes of workspace of each plan; at most `PROPOSED` plans."""
         self._plans.extend(self._further)
-        return [room for _, room in self._plans]
+        return [workspace for _, workspace in self._plans]
 
     def issue(
         self, rank: int, addresses: Sequence[int], stream: Any, **declared: Any
     ) -> Callable[[], None]:
-        """What puts the convolution of what lies at the addresses of the kernel's arguments, behind
-        which is its workspace, on the stream, by the plan number `rank`. CompileError if there are
-        not so many."""
+        """A function that issues the convolution on the stream with plan `rank`.
+
+        `addresses` are those of the kernel's arguments, followed by its workspace. Raises
+        CompileError if there is no such plan.
+        """
         library, tensors = self._library, self._convolution.tensors
         self._plans.extend(islice(self._further, max(0, rank + 1 - len(self._plans))))
         if rank >= len(self._plans):
             raise CompileError(f"{library.title} has no plan {rank + 1} for this convolution")
-        plan, room = self._plans[rank]
+        plan, workspace = self._plans[rank]
         places = {i: addresses[x.argument] for i, x in enumerate(tensors) if x.argument is not None}
         pack = Descriptor(
             library,
             PACK,
             (1000, INTEGER, list(places)),
             (1001, POINTER, list(places.values())),
-            (1003, POINTER, [addresses[-1] if room else None]),
+            (1003, POINTER, [addresses[-1] if workspace else None]),
         )
         handle = c_void_p(int(stream.handle))
 
@@ -223,13 +226,13 @@ class PreparedConvolution:
                 plan = Descriptor(self._library, PLAN, chosen, on_device)
             except CompileError:
                 continue
-            (room,) = plan.get(402, INTEGER)
-            if room <= MOST_WORKSPACE:
-                yield plan, room
+            (workspace,) = plan.get(402, INTEGER)
+            if workspace <= MOST_WORKSPACE:
+                yield plan, workspace
 
     def configurations(self) -> Iterator[Descriptor]:
-        """Those of the library's engines that add in a fixed order and multiply what they are to,
-        the fastest first by its model."""
+        """Configurations of engines that add in a fixed order and multiply as requested, the
+        fastest first by the library's model."""
         library, graph = self._library, self._graph()
         unwanted = {*UNWANTED} if self._tensor_cores() else {*UNWANTED, TENSOR_CORES}
         for mode in (BY_MODEL, FALLBACK):
@@ -244,11 +247,11 @@ class PreparedConvolution:
                     yield configuration
 
     def _tensor_cores(self) -> bool:
-        """Whether they may multiply: float32 only as tf32."""
+        """Whether tensor cores may multiply: for float32 only as tf32."""
         return self._convolution.tf32 or self._convolution.tensors[0].dtype != "f32"
 
     def _graph(self) -> Descriptor:
-        """What is computed."""
+        """The operation graph of the convolution and its epilogue."""
         library, convolution = self._library, self._convolution
         tensors = [self._tensor(i, x) for i, x in enumerate(convolution.tensors)]
         kind, alpha, operands = CONVOLUTIONS[convolution.op]
@@ -295,8 +298,8 @@ def _array(element: int, values: Sequence[Any]) -> Any:
 
 
 def find_cudnn() -> Cudnn | None:
-    """The library; None where it is not installed, or too old. What it opens by name is loaded
-    before it, by cuda-pathfinder, which comes with cuda-bindings."""
+    """The library; None if it is not installed or too old. Libraries that it opens by name are
+    loaded first, by cuda-pathfinder, which comes with cuda-bindings."""
     try:
         pathfinder = importlib.import_module("cuda.pathfinder")
         for name in ("cublasLt", "nvrtc"):
@@ -307,7 +310,7 @@ def find_cudnn() -> Cudnn | None:
 
 
 def _place() -> str:
-    """Where the wheel has it, else the name by which the system finds it."""
+    """The library's path in its wheel, else the name by which the system finds it."""
     wheels = find_spec("nvidia")
     folders = (wheels.submodule_search_locations or ()) if wheels else ()
     found = (Path(folder) / "cudnn" / "lib" / NAME for folder in folders)

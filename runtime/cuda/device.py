@@ -1,9 +1,8 @@
 """A GPU as all programs on it share it: context, streams, arena, copies of state.
 
-The context is the device's primary one, which PyTorch and CuPy use too. It is current only while
-a call is under way: other libraries keep theirs, PyCUDA ends without complaint at exit, and any
-thread may call. What the driver gave is given back only then, too, never by a garbage collector at
-another moment.
+The context is the device's primary one, which PyTorch and CuPy use too. It is current only during
+calls: other libraries keep theirs, PyCUDA exits without complaint, and any thread may call. Driver
+objects are also freed only then, never by a garbage collector at another moment.
 """
 
 from __future__ import annotations
@@ -33,9 +32,12 @@ NON_BLOCKING = 1
 
 
 class Device:
-    """`driver` has the names of `pycuda.driver` and those of `PycudaDriver`. `name` is what
-    messages call the device, unique in the process. With `declares` launches say which bytes they
-    touch, as the simulated driver can check; `captures` says whether it makes graphs."""
+    """A GPU and the driver that controls it.
+
+    `driver` has the interface of `pycuda.driver` and `PycudaDriver`. `name` is the device's name in
+    messages, unique in the process. With `declares` launches declare the bytes that they touch,
+    which the simulated driver checks; `captures` tells whether the driver captures graphs.
+    """
 
     def __init__(
         self,
@@ -61,12 +63,12 @@ class Device:
         atexit.register(self._shut_down)
 
     def entered(self) -> Entered:
-        """Hold the device's lock and have its context current. What the driver raises inside
-        becomes a RunError."""
+        """Hold the device's lock with its context current. Driver errors within the block become
+        RunError."""
         return self._entered
 
     def enter(self) -> None:
-        """What `entered` begins with."""
+        """Begin what `entered` does."""
         if os.getpid() != self._process:
             raise RunError(
                 f"{self.name}: a forked process cannot use the GPU of its parent; start it with "
@@ -86,42 +88,42 @@ class Device:
             raise
 
     def leave(self) -> None:
-        """What `entered` ends with."""
+        """End what `entered` does."""
         try:
             self._pop()
         finally:
             self.lock.release()
 
     def convert_error(self, error: BaseException | None) -> None:
-        """RunError for an error of the driver."""
+        """Raise RunError for an error of the driver."""
         if isinstance(error, self.driver.Error) and not isinstance(error, RunError):
             raise RunError(f"{self.name}: {error}; what the call updates may be lost") from error
 
     def _free_retired(self) -> None:
-        """Give back what was retired, once nothing uses it."""
+        """Free retired driver objects once nothing uses them."""
         if self._retired:
             self.driver.Context.synchronize()
             self._retired.clear()
 
     def _shut_down(self) -> None:
-        """Let the device come to rest before the interpreter takes its memory away, and leave the
-        context: PyCUDA would complain later."""
+        """Synchronize the device before the interpreter frees its memory, and pop the context, of
+        which PyCUDA would complain later."""
         if os.getpid() == self._process:
             with suppress(RunError), self.entered():
                 self.driver.Context.synchronize()
             self._context.detach()
 
     def ensure_streams(self, count: int) -> None:
-        """Let there be `count` non-blocking streams."""
+        """Create non-blocking streams until there are `count`."""
         while len(self.streams) < count:
             self.streams.append(self.driver.Stream(NON_BLOCKING))
 
     def retire(self, things: Any) -> None:
-        """Let go of what the driver gave when a context is current next."""
+        """Free driver objects when a context is current next."""
         self._retired.append(things)
 
     def copy_of(self, buffer: StateBuffer, layout: Layout) -> DeviceCopy:
-        """The buffer's copy here under a layout, made if there is none; its contents may be old."""
+        """The buffer's copy here under a layout, created if needed; its contents may be stale."""
         name = self.copy_name(layout)
         found = buffer.copies.get(name)
         if found is None:
@@ -131,13 +133,13 @@ class Device:
         return copy
 
     def copy_name(self, layout: Layout) -> str:
-        """What copies here under a layout are called: the device, if they are row-major."""
+        """The name of copies here under a layout: the device's, if they are row-major."""
         return f"{self.name}{layout}"
 
 
 class Entered:
-    """The block in which a device is entered. (No generator: a small step takes some microseconds
-    in all.)"""
+    """The block in which a device is entered. (Not a generator: a small step takes only some
+    microseconds in all.)"""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -151,8 +153,8 @@ class Entered:
 
 
 class DeviceArena:
-    """The memory for inputs, outputs and work that all programs of a device share: one
-    allocation, as large as the largest of them needs."""
+    """The memory for inputs, outputs and work that all programs of a device share: one allocation,
+    as large as the largest program needs."""
 
     def __init__(self, driver: Any) -> None:
         self._driver = driver
@@ -161,8 +163,8 @@ class DeviceArena:
         self.address = 0
 
     def reserve(self, nbytes: int) -> None:
-        """Let there be `nbytes` bytes. The address changes if it grows, once the device has come
-        to rest. Raises the driver's MemoryError; then nothing has changed but what lies in it."""
+        """Grow to at least `nbytes`. The address changes if it grows, after the device is idle.
+        Raises the driver's MemoryError; then only the contents are lost."""
         if nbytes <= self.nbytes:
             return
         self._driver.Context.synchronize()
@@ -174,9 +176,10 @@ class DeviceArena:
 
 
 class DeviceCopy:
-    """The contents of a StateBuffer on a device, as they lie under the layout of `type`, from
-    `address` on, which never moves. `version` is that of the buffer whose contents it holds, -1 at
-    first; `name` is among the buffer's copies."""
+    """The contents of a StateBuffer on a device in the layout of `type`, at a fixed `address`.
+
+    `version` is that of the contents, -1 at first; `name` is among the buffer's copies.
+    """
 
     def __init__(self, device: Device, name: str, type: Type) -> None:
         self._device, self.lock = device, device.lock
@@ -210,7 +213,7 @@ _LOCK = threading.Lock()
 
 @functools.cache
 def gpu_found() -> bool:
-    """Whether this machine has a GPU and what is needed to use it, a compiler included, unless
+    """Whether this machine has a GPU and all that is needed to use it, a compiler included unless
     compiled kernels were brought along."""
     try:
         find_device("cuda")
@@ -223,15 +226,14 @@ def gpu_found() -> bool:
 
 def find_device(name: str, check: bool = False) -> Device:
     """The device called "cuda", "cuda:N" or "sim". `check` lets the simulated one check every
-    access to memory. RunError, saying what is missing, if there is none."""
+    memory access. Raises RunError, naming what is missing, if there is none."""
     kind, _, number = name.partition(":")
     with _LOCK:
         return _simulated(check) if kind == "sim" else _gpu(int(number or 0))
 
 
 def gpu_name(name: str) -> str | None:
-    """What the times of kernels on a device depend on; None for one that is not here, or only
-    simulated."""
+    """What the times of kernels on a device depend on; None for one that is absent or simulated."""
     if not name.startswith("cuda"):
         return None
     try:

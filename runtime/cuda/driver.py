@@ -1,8 +1,8 @@
-"""PyCUDA, and what it lacks: compiled kernels, CUDA graphs, waiting for other libraries' streams.
+"""PyCUDA plus compilation, CUDA graphs and waiting for other libraries' streams.
 
-`PycudaDriver` has the names of `pycuda.driver` and those that the simulated driver adds to them,
-so that the runtime is the same for both. CUDA graphs come from cuda-bindings, which shares the
-context with PyCUDA and takes the handles of its streams.
+`PycudaDriver` has the names of `pycuda.driver` and those that the simulated driver adds, so that
+the runtime is the same for both. CUDA graphs come from cuda-bindings, which shares the context with
+PyCUDA and accepts the handles of its streams.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEGACY_STREAM = 1
 
 
 class PycudaDriver:
-    """`pycuda.driver` for one device of compute capability `arch`, such as "sm_90a"."""
+    """`pycuda.driver` for one device of architecture `arch`, such as "sm_90a"."""
 
     def __init__(self, pycuda: Any, bindings: Any, arch: str) -> None:
         self._pycuda, self._bindings = pycuda, bindings
@@ -40,9 +40,9 @@ class PycudaDriver:
         self.cooperates = bindings is not None
         """Whether it has cooperative launches."""
         self.begins_early = bindings is not None and int(arch.strip("sm_a")) >= 90
-        """Whether launches may begin before those that they wait for have ended."""
+        """Whether launches may begin before the launch that they depend on has ended."""
         self.usage: dict[str, Usage] = {}
-        """What each compiled kernel takes, by its symbol."""
+        """The resource usage of each compiled kernel, by its symbol."""
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._pycuda, name)
@@ -51,7 +51,8 @@ class PycudaDriver:
 
     @functools.cached_property
     def products(self) -> CublasLt | None:
-        """The library for matrix products, of which each device has a handle of its own."""
+        """The library for matrix products, with a handle per device; None if it is not
+        installed."""
         return find_cublas()
 
     @functools.cached_property
@@ -66,15 +67,16 @@ class PycudaDriver:
         return cubin.image
 
     def cooperative(self, buffer: bytes, name: str) -> CooperativeFunction:
-        """The kernel of that name of a module, to be launched with all of its blocks at once."""
+        """The kernel `name` of a module, for cooperative launches."""
         return CooperativeFunction(self, buffer, name)
 
     def early(self, buffer: bytes, name: str) -> EarlyFunction:
-        """The kernel of that name of a module, whose launches begin early."""
+        """The kernel `name` of a module, for programmatic dependent launches."""
         return EarlyFunction(self, buffer, name)
 
     def tensor_map(self, address: int, matrix: TensorMap) -> bytes:
-        """How TMA copies panels of a matrix at this address. RunError if the driver makes none."""
+        """The encoded tensor map of a matrix at this address. Raises RunError if the driver
+        fails."""
         return encode_tiled(self._library, address, matrix)
 
     @functools.cached_property
@@ -82,7 +84,7 @@ class PycudaDriver:
         return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
 
     def begin_capture(self, stream: Any) -> None:
-        """What `stream`, and streams that fork from it, are given becomes a graph's nodes.
+        """Capture what `stream`, and streams that fork from it, are given as a graph.
 
         Until the end of the capture no garbage is collected: freeing memory would break it.
         """
@@ -93,9 +95,8 @@ class PycudaDriver:
         self._call("cuStreamBeginCapture", stream.handle, mode)
 
     def end_capture(self, stream: Any, before: CapturedGraph | None = None) -> CapturedGraph:
-        """The graph of what the streams were given since `begin_capture`: `before`, brought up to
-        date where only addresses have changed since it was captured, which takes less time than to
-        make another."""
+        """The graph captured since `begin_capture`: `before`, updated, if only addresses have
+        changed since it was captured, which is faster than a new one."""
         try:
             graph = self._call("cuStreamEndCapture", stream.handle)
         finally:
@@ -110,13 +111,14 @@ class PycudaDriver:
             self._call("cuGraphDestroy", graph)
 
     def raise_priority(self, stream: Any) -> None:
-        """Let the launch that the captured stream was given last go before those of other streams
-        where both could begin. PyCUDA's streams have no priority; nodes of graphs do."""
+        """Give the captured stream's last launch a higher priority than those of other streams.
+        PyCUDA's streams have no priority; nodes of graphs do."""
         *_, nodes, _, _ = self._call("cuStreamGetCaptureInfo", stream.handle, values=True)
         self._urgent += nodes
 
     def _prioritise(self) -> None:
-        """A priority changes no result: a driver that does not take it is not asked again."""
+        """Set the priority. It changes no result, so a driver that rejects it is not asked
+        again."""
         if not self._urgent:
             return
         with suppress(self._pycuda.Error):
@@ -128,8 +130,7 @@ class PycudaDriver:
                 self._call("cuGraphKernelNodeSetAttribute", node, attribute, value)
 
     def wait_for_stream(self, stream: Any, handle: int) -> None:
-        """Let what is put on `stream` from now on begin after what is on the stream of another
-        library whose handle this is."""
+        """Make later work on `stream` wait for another library's stream with this handle."""
         if self._bindings is None:
             self._pycuda.Context.synchronize()
             return
@@ -140,7 +141,8 @@ class PycudaDriver:
         self._call("cuEventDestroy", event)
 
     def _call(self, name: str, *arguments: Any, values: bool = False) -> Any:
-        """What a function of cuda-bindings gives, or all that it gives. Raises PyCUDA's error."""
+        """The result of a function of cuda-bindings, or all results with `values`. Raises PyCUDA's
+        error."""
         error, *given = getattr(self._bindings, name)(*arguments)
         if error:
             raise self._pycuda.LogicError(f"{name} failed: {error.name}")
@@ -159,7 +161,7 @@ class PycudaDriver:
 
 
 class BoundFunction:
-    """A kernel that is launched by cuda-bindings, in ways that PyCUDA has not."""
+    """A kernel that is launched by cuda-bindings, in ways that PyCUDA lacks."""
 
     def __init__(self, driver: PycudaDriver, buffer: bytes, name: str) -> None:
         self._driver = driver
@@ -167,7 +169,7 @@ class BoundFunction:
         self._function = driver.find_function(self._module, name.encode())
 
     def set_attribute(self, attribute: Any, value: int) -> None:
-        """As that of PyCUDA's functions."""
+        """As for PyCUDA's functions."""
         number = self._driver._bindings.CUfunction_attribute(int(attribute))
         self._driver.set_function_attribute(self._function, number, value)
 
@@ -176,12 +178,12 @@ class BoundFunction:
 
 
 class CooperativeFunction(BoundFunction):
-    """A kernel whose blocks may wait for each other: all of a launch run at once, or the driver
-    refuses it."""
+    """A kernel whose blocks may wait for each other: all blocks of a launch run at once, or the
+    driver rejects it."""
 
     def blocks(self, threads: int, shared: int, each: int) -> int:
-        """The most blocks of a launch, of so many threads and bytes of dynamic shared memory, with
-        at most `each` on a multiprocessor."""
+        """The most blocks of a launch with these threads and bytes of dynamic shared memory, at
+        most `each` per multiprocessor."""
         context, attribute = self._driver.Context, self._driver.device_attribute
         count = context.get_device().get_attribute(attribute.MULTIPROCESSOR_COUNT)
         resident = self._driver.count_resident(self._function, threads, shared)
@@ -190,7 +192,7 @@ class CooperativeFunction(BoundFunction):
     def _launch_kernel(
         self, grid: Sequence[int], block: Sequence[int], arguments: bytes, shared: int, stream: Any
     ) -> None:
-        """As that of PyCUDA's functions, of arguments that are all addresses."""
+        """As for PyCUDA's functions; all arguments are addresses."""
         _, places = _parameters(arguments)
         self._driver.launch_cooperative(
             self._function, *grid, *block, shared, stream.handle, ctypes.addressof(places)
@@ -198,14 +200,14 @@ class CooperativeFunction(BoundFunction):
 
 
 class EarlyFunction(BoundFunction):
-    """A kernel that may begin while the launch before it on its stream has not ended; it waits by
-    itself before it touches memory (`begin_launch` in intrinsics.cuh). In a captured graph the edge
-    between the two becomes what CUDA calls programmatic."""
+    """A kernel that may start before the previous launch on its stream has ended. It waits itself
+    before it accesses memory (`begin_launch` in intrinsics.cuh). In a captured graph the edge
+    between the two is programmatic."""
 
     def _launch_kernel(
         self, grid: Sequence[int], block: Sequence[int], arguments: bytes, shared: int, stream: Any
     ) -> None:
-        """As that of PyCUDA's functions, of arguments that are all addresses."""
+        """As for PyCUDA's functions; all arguments are addresses."""
         bindings = self._driver._bindings
         attribute, config = bindings.CUlaunchAttribute(), bindings.CUlaunchConfig()
         kinds = bindings.CUlaunchAttributeID
@@ -220,7 +222,7 @@ class EarlyFunction(BoundFunction):
 
 
 def _parameters(arguments: bytes) -> tuple[Any, Any]:
-    """Packed addresses in memory, which the caller keeps, and the places of each in it."""
+    """Packed addresses in memory, which the caller keeps alive, and pointers to each."""
     size = struct.calcsize("P")
     values = ctypes.create_string_buffer(arguments, len(arguments))
     first, count = ctypes.addressof(values), len(arguments) // size
@@ -228,19 +230,19 @@ def _parameters(arguments: bytes) -> tuple[Any, Any]:
 
 
 class CapturedGraph:
-    """A graph that is ready to be launched."""
+    """An executable graph."""
 
     def __init__(self, driver: PycudaDriver, executable: Any) -> None:
         self._driver, self._executable = driver, executable
         self._launch = driver.launch_graph
 
     def launch(self, stream: Any) -> None:
-        """Put one run of the whole graph on the stream."""
+        """Launch the whole graph on the stream."""
         self._launch(self._executable, stream.handle)
 
     def try_update(self, graph: Any) -> bool:
-        """Whether it does from now on what `graph` says: nodes and edges have to be the same. What
-        is on its way already goes on as it was."""
+        """Update it to do what `graph` does; returns False if their nodes or edges differ. Launches
+        already under way are not affected."""
         with suppress(self._driver.Error):
             self._driver.update_graph(self._executable, graph)
             return True
@@ -251,7 +253,7 @@ class CapturedGraph:
 
 
 def open_driver(ordinal: int) -> PycudaDriver:
-    """PyCUDA for the GPU of this number. RunError, with the remedy, if there is none."""
+    """PyCUDA for the GPU of this number. Raises RunError, with the remedy, if there is none."""
     try:
         pycuda = importlib.import_module("pycuda.driver")
     except ImportError as error:
@@ -274,7 +276,7 @@ def open_driver(ordinal: int) -> PycudaDriver:
 
 
 def describe_gpus() -> list[str]:
-    """A line for each GPU: its number, name, architecture and memory; or why there is none."""
+    """A line per GPU with its number, name, architecture and memory; or why there is none."""
     lines: list[str] = []
     while True:
         try:
@@ -287,7 +289,7 @@ def describe_gpus() -> list[str]:
 
 
 def arch_of(major: int, minor: int) -> str:
-    """The architecture that kernels are compiled for: with all of the chip's own instructions."""
+    """The architecture that kernels are compiled for, with all of the chip's own instructions."""
     return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
 
 

@@ -1,4 +1,4 @@
-"""A plan on a GPU: played, checked for NaN, or measured."""
+"""A plan on a GPU: run, checked for NaN, or measured."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def load(
     graph: Graph | None = None,
     check: bool = False,
 ) -> CudaExecutable | Unavailable:
-    """Compile the kernels of `plan`, or find them in the cache, and make room for it on the device
-    called "cuda", "cuda:N" or "sim". Where that device is missing, calls say so, not this.
+    """Compile the kernels of `plan`, or find them in the cache, and reserve its memory on the
+    device called "cuda", "cuda:N" or "sim".
 
-    `check` lets the simulated device check every access. Raises CompileError, and RunError if the
-    device's memory is too small.
+    If that device is missing, calls raise the error, not this. `check` lets the simulated device
+    check every access. Raises CompileError, and RunError if the device's memory is too small.
     """
     try:
         found = find_device(device, check)
@@ -38,7 +38,7 @@ def load(
 
 
 class Unavailable:
-    """Stands for a device that is not here: kernels are printed and planned, but not run."""
+    """Stands for a device that is not present: kernels are printed and planned, but cannot run."""
 
     threads = 1
 
@@ -62,32 +62,32 @@ class Unavailable:
 
 
 class CudaExecutable(CudaPlayer):
-    """A plan on a GPU, ready to play, and to be looked into while it plays."""
+    """A plan on a GPU with functions that check and measure it."""
 
     threads = 1
-    """Of the host."""
+    """Threads of the host."""
 
     def run_checked(self, inputs: Sequence[Input]) -> list[Array]:
-        """As `run`, one launch at a time; RunError at the first NaN in an input, in state or in
-        a value that a kernel writes. Then the state is what it was before the call."""
+        """As `run`, one launch at a time; raises RunError at the first NaN in an input, in state or
+        in a value that a kernel writes. Then the state is as before the call."""
         refuse_reentry(self.plan.name)
         with self.device.entered():
             measure.run_checked(self, inputs)
             return self.fetch(self.collect())
 
     def profile(self, inputs: Sequence[Input], repeats: int = 20) -> list[Timing]:
-        """What each launch and copy takes by the device's events, in the plan's order.
+        """The times of each launch and copy by the device's events, in the plan's order.
 
-        After one call that is not counted the launches of all streams are played one after
-        another, `repeats` times. The state is left as it was.
+        After one uncounted call, the launches of all streams run one after another, `repeats`
+        times. The state is restored.
         """
         refuse_reentry(self.plan.name)
         with self.device.entered():
             return measure.profile(self, inputs, repeats)
 
     def calls(self, inputs: Sequence[Input], repeats: int = 20) -> list[float]:
-        """Microseconds of each of `repeats` calls, played as `run` does, after one that is not
-        counted. The state is left as it was."""
+        """Microseconds of each of `repeats` calls as by `run`, after one uncounted call. The state
+        is restored."""
         refuse_reentry(self.plan.name)
 
         def play() -> None:
@@ -99,16 +99,16 @@ class CudaExecutable(CudaPlayer):
             return measure.calls(self, play, repeats)
 
     def replays(self, inputs: Sequence[Input], repeats: int, rounds: int = 1) -> list[float]:
-        """Microseconds of the device that a step takes in each of `rounds`: by events around
-        `repeats` steps one behind another, whose inputs lie there and whose results are not
-        fetched. One step before them is not counted. The state is left as it was."""
+        """Microseconds of device time per step in each of `rounds`, by events around `repeats`
+        successive steps whose inputs are on the device and whose results are not fetched. One step
+        before is not counted. The state is restored."""
         refuse_reentry(self.plan.name)
         with self.device.entered():
             return measure.replays(self, inputs, self._play, repeats, rounds)
 
     def timeline(self, inputs: Sequence[Input]) -> list[tuple[int, float, float]]:
-        """(index of the step, start, end) of each launch and copy in one call, in microseconds
-        from the first start, as the streams really ran. The state is left as it was."""
+        """(step number, start, end) of each launch and copy in one call, in microseconds from the
+        first start, as the streams ran. The state is restored."""
         refuse_reentry(self.plan.name)
         with self.device.entered():
             return measure.timeline(self, inputs)

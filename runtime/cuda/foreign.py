@@ -1,4 +1,4 @@
-"""Arrays of other libraries that lie on a GPU already: by DLPack or `__cuda_array_interface__`."""
+"""Arrays of other libraries on a GPU, by DLPack or `__cuda_array_interface__`."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from graphc.base.errors import GraphError
 from graphc.runtime.cuda.driver import LEGACY_STREAM
 
 CUDA, CUDA_MANAGED = 2, 13
-"""DLPack's numbers of devices whose memory a GPU's address names."""
+"""DLPack's numbers of devices whose memory has GPU addresses."""
 
 
 @dataclass(frozen=True)
 class ForeignArray:
-    """A row-major array at `address` of a device. It lives as long as `owner`. What writes it is
-    on the stream with the handle `stream`; None if it need not be waited for."""
+    """A row-major array on a device."""
 
     address: int
+    """The device address."""
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     owner: Any
+    """The object that keeps the memory alive."""
     stream: int | None = None
+    """The handle of the stream that writes it; None if there is nothing to wait for."""
 
     @property
     def nbytes(self) -> int:
@@ -33,10 +35,10 @@ class ForeignArray:
 
 
 def foreign_array(value: Any, name: str, ordinal: int, stream: int) -> ForeignArray | None:
-    """`value` as it lies on the GPU `ordinal`, ready for what is put on the stream with the handle
-    `stream` from now on; None if it lies on the host.
+    """`value` as an array on the GPU `ordinal`, ready for later work on the stream with the handle
+    `stream`; None if it is on the host.
 
-    GraphError if it lies on another GPU or is not contiguous; `name` says which argument it is.
+    Raises GraphError if it is on another GPU or not contiguous; `name` names the argument.
     """
     if isinstance(value, np.ndarray):
         return None
@@ -56,7 +58,7 @@ def foreign_array(value: Any, name: str, ordinal: int, stream: int) -> ForeignAr
 
 
 def from_capsule(capsule: Any, name: str) -> ForeignArray:
-    """The array of a DLPack capsule. The capsule frees it, so it is the owner."""
+    """The array of a DLPack capsule, which is its owner."""
     found = read_capsule(capsule, name)
     _check_contiguous(name, found.shape, found.strides, found.dtype)
     return ForeignArray(found.address, found.shape, found.dtype, capsule)

@@ -1,4 +1,4 @@
-"""The steps of a plan as calls of the driver, with everything that they need packed ahead."""
+"""Turn the steps of a plan into driver calls with prepacked arguments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphc.kernels.program.calls import Call, Product
 from graphc.kernels.program.joined import RESIDENT
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.runtime.cuda.device import Device, DeviceCopy
-from graphc.runtime.cuda.room import work_start
+from graphc.runtime.cuda.reservation import work_start
 from graphc.runtime.cuda.tensor_maps import packed
 from graphc.runtime.plan.plan import (
     Copy,
@@ -32,28 +32,28 @@ from graphc.runtime.plan.plan import (
 from graphc.runtime.plan.unroll import WrittenOut, unrolled
 
 Issue = Callable[[], Any]
-"""Puts one step, or one launch of a step that has several, on its stream."""
+"""Issues one step, or one launch of a step, on its stream."""
 
 
 MOST_TOGETHER = 24
-"""Kernels in one file of a driver that compiles several at once."""
+"""Kernels per file for a driver that compiles several at once."""
 
 
 @dataclass(frozen=True)
 class Image:
-    """What a kernel was compiled to, perhaps with others, and the symbols of its launches: those
-    of the first of equal kernels."""
+    """The compiled module of a kernel, perhaps shared with others, and the symbols of its launches,
+    which are those of the first of equal kernels."""
 
     compiled: bytes
     symbols: tuple[str, ...]
 
 
 def compile_kernels(plan: Plan, device: Device) -> dict[str, Image]:
-    """The image of each kernel by its name, from the cache where it is there. Kernels that differ
-    in names alone share one, unless the device checks them: what it says names the kernel. Joined
-    launches share none, as each has a word at which its blocks wait.
+    """The image of each kernel by its name, from the cache if it is there. Raises CompileError,
+    which names the user's line.
 
-    Raises CompileError, which names the user's line.
+    Kernels that differ only in names share an image, unless the device checks them, as its messages
+    name the kernel. Joined launches share none: each has a word at which its blocks wait.
     """
     wheres: dict[str, str] = {}
     for step in all_steps(plan.steps):
@@ -86,7 +86,7 @@ def compile_kernels(plan: Plan, device: Device) -> dict[str, Image]:
 
 
 def _units(kernels: Sequence[str], together: bool) -> list[Sequence[str]]:
-    """What to compile at once: single kernels, or about as much for each core."""
+    """The units to compile at once: single kernels, or about equal work per core."""
     count = len(kernels)
     if together:
         count = min(count, usable_cores() * -(-count // (usable_cores() * MOST_TOGETHER)))
@@ -94,7 +94,7 @@ def _units(kernels: Sequence[str], together: bool) -> list[Sequence[str]]:
 
 
 class StatePlaces:
-    """Finds the piece of state that a range of the plan's state segment lies in."""
+    """Finds the piece of state that contains a range of the plan's state segment."""
 
     def __init__(self, plan: Plan) -> None:
         places = [binding.place for binding in plan.state]
@@ -116,7 +116,7 @@ class StatePlaces:
 
 
 class Addresses:
-    """Where the bytes of a plan lie on a device."""
+    """Device addresses of a plan's bytes."""
 
     def __init__(self, plan: Plan, device: Device, copies: Sequence[DeviceCopy]) -> None:
         arena = device.arena.address
@@ -137,12 +137,13 @@ class Addresses:
 
 
 def library_for(driver: Any, call: Call) -> Any:
-    """The driver's library for such calls, None if there is none."""
+    """The driver's library for such calls; None if there is none."""
     return driver.products if isinstance(call, Product) else driver.convolutions
 
 
 class Functions:
-    """The loaded kernels of a plan and its events. Made and let go while a context is current."""
+    """The loaded kernels of a plan and its events. Create and free it while a context is
+    current."""
 
     def __init__(
         self, plan: Plan, device: Device, images: Mapping[str, Image], early: bool = False
@@ -159,7 +160,8 @@ class Functions:
         distinct = {keys[name]: image.compiled for name, image in images.items()}
         self._modules = {key: driver.module_from_buffer(x) for key, x in distinct.items()}
         self._functions: dict[tuple[str, bool], list[tuple[GridLaunch, Any]]] = {}
-        """The launches of each kernel; those behind a launch on the same stream may begin early."""
+        """The launches of each kernel; those after another launch on their stream may begin
+        early."""
         self._joined: dict[str, Any] = {}
         for joined in plan.joined if driver.cooperates else ():
             (launch,), image = joined.kernel.launches, images[joined.kernel.name]
@@ -188,7 +190,7 @@ class Functions:
     def _found(
         self, launches: Sequence[GridLaunch], image: Image, find: Callable[[str], Any]
     ) -> list[tuple[GridLaunch, Any]]:
-        """The functions of launches, each allowed the shared memory that it takes."""
+        """The functions of launches, each allowed the shared memory that it uses."""
         found = [(x, find(symbol)) for x, symbol in zip(launches, image.symbols, strict=True)]
         for launch, function in found:
             if launch.shared_bytes:
@@ -197,13 +199,16 @@ class Functions:
         return found
 
     def launches(self, kernel: str) -> bool:
-        """Whether a kernel is launched, not a call of a library or nothing at all."""
+        """Whether a kernel is launched, and is neither a library call nor empty."""
         return bool(self._functions.get((kernel, False)))
 
     def joined(self, joined: JoinedLaunch, addresses: Addresses) -> Issue | None:
-        """What puts a joined launch on stream 0: of as many blocks as it can use and the device
-        can hold at once, but no more on a multiprocessor than it was estimated with: the more there
-        are, the longer they wait for each other. None if it needs more than the device holds."""
+        """A function that issues a joined launch on stream 0; None if it needs more than the device
+        holds.
+
+        It has as many blocks as it can use and the device can hold at once, but no more per
+        multiprocessor than were estimated: more blocks take longer to wait for each other.
+        """
         (launch,) = joined.kernel.launches
         function, stream = self._joined[joined.kernel.name], self._device.streams[0]
         threads = launch.block[0]
@@ -225,7 +230,8 @@ class Functions:
     def issues(
         self, step: WrittenOut, addresses: Addresses, stream: Any = None, after_launch: bool = False
     ) -> list[Issue]:
-        """What puts a step on its stream, or on `stream`; directly `after_launch` a launch there."""
+        """Functions that issue a step on its stream, or on `stream`. `after_launch` tells that the
+        previous step there is a launch."""
         stream = stream or self._device.streams[step.stream]
         if isinstance(step, Launch):
             return self._launches(step, addresses, stream, after_launch)
@@ -263,8 +269,8 @@ class Functions:
         ]
 
     def _declared_joined(self, joined: JoinedLaunch, addresses: Addresses) -> dict[str, Any]:
-        """The bytes that its steps touch. What one writes another may read, and what is one's
-        workspace may be read as a value that another leaves there."""
+        """The bytes that a joined launch's steps touch. One step may read what another wrote, even
+        in what is another's workspace."""
         if not self._device.declares:
             return {}
         spans: dict[str, dict[Any, None]] = {"reads": {}, "writes": {}, "scratch": {}}

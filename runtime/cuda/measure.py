@@ -1,4 +1,4 @@
-"""Calls of a GPU program that look inside: one launch at a time for NaN, or with a clock."""
+"""Calls of a GPU program for inspection: one launch at a time to find a NaN, or timed."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from graphc.runtime.tuning.timing import Timing, timing
 
 
 def run_checked(executable: CudaPlayer, inputs: Sequence[Input]) -> None:
-    """All steps, one after another on stream 0. RunError at the first NaN; then the state is what
-    it was."""
+    """Run all steps, one after another on stream 0. Raises RunError at the first NaN; then the
+    state is restored."""
     plan, stream = executable.plan, executable.device.streams[0]
     executable.prepare(inputs)
     for binding in (*plan.inputs, *plan.state):
@@ -51,7 +51,7 @@ def run_checked(executable: CudaPlayer, inputs: Sequence[Input]) -> None:
 
 
 def profile(executable: CudaPlayer, inputs: Sequence[Input], repeats: int) -> list[Timing]:
-    """What each launch and copy takes, one after another."""
+    """The times of each launch and copy, run one after another."""
     stream, driver = executable.device.streams[0], executable.device.driver
     work = _work(executable)
     issues = [executable.issues(u.step, stream) for u in work]
@@ -80,7 +80,7 @@ def profile(executable: CudaPlayer, inputs: Sequence[Input], repeats: int) -> li
 
 
 def calls(executable: CudaPlayer, play: Callable[[], None], repeats: int) -> list[float]:
-    """Microseconds of each of `repeats` calls of `play`, after one that is not counted."""
+    """Microseconds of each of `repeats` calls of `play`, after one uncounted call."""
     spent = []
     with _restored(executable):
         for _ in range(1 + repeats):
@@ -97,7 +97,7 @@ def replays(
     repeats: int,
     rounds: int,
 ) -> list[float]:
-    """Microseconds of a step that `play` puts on the streams, `repeats` of them in a round."""
+    """Microseconds of a step that `play` issues, `repeats` of them per round."""
     stream, driver = executable.device.streams[0], executable.device.driver
     marks = [driver.Event() for _ in range(rounds + 1)]
     executable.prepare(inputs)
@@ -113,8 +113,8 @@ def replays(
 
 
 def timeline(executable: CudaPlayer, inputs: Sequence[Input]) -> list[tuple[int, float, float]]:
-    """(number of the step, start, end) of each launch and copy, microseconds, on its stream; in
-    loops of each in every iteration."""
+    """(step number, start, end) of each launch and copy in microseconds, on its stream; in loops
+    for every iteration."""
     driver, streams = executable.device.driver, executable.device.streams
     marks: list[tuple[int, Any, Any]] = []
     origin = driver.Event()
@@ -140,7 +140,8 @@ def timeline(executable: CudaPlayer, inputs: Sequence[Input]) -> list[tuple[int,
 
 @contextmanager
 def _restored(executable: CudaPlayer, only_after_errors: bool = False) -> Iterator[None]:
-    """Put the state that the plan writes back to what it was."""
+    """Restore the state that the plan writes after the block, or with `only_after_errors` if it
+    fails."""
     device, stream = executable.device, executable.device.streams[0]
     copies = [copy for _, copy in executable.updated]
     before = [aligned_empty((copy.nbytes,), np.uint8) for copy in copies]
@@ -170,7 +171,7 @@ def _check(
 
 
 def _values(executable: CudaPlayer, place: Range, type: Type) -> Array:
-    """The elements at a place, once stream 0 has come to them."""
+    """The elements at a place, once stream 0 has reached them."""
     return _bytes(executable, place).view(type.numpy_dtype)
 
 

@@ -1,9 +1,9 @@
-"""Plays a plan on a GPU: first launch by launch, from then on as one CUDA graph.
+"""Run a plan on a GPU: first launch by launch, then as one CUDA graph.
 
-A call puts on stream 0 the copies of its inputs, of state that changed elsewhere, the graph of all
-launches on all streams, and one copy of all outputs to page-locked memory. Nothing waits for the
-device before a result is read. The inputs, outputs and work memory lie in the device's arena at the
-same addresses in every call, so launches are packed once and a foreign array costs one copy.
+A call issues on stream 0 the copies of its inputs and of state that changed elsewhere, the graph of
+all launches on all streams, and one copy of all outputs to page-locked memory. Nothing waits for
+the device before a result is read. Inputs, outputs and work memory have fixed addresses in the
+device's arena, so launches are packed once and a foreign array costs one copy.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from graphc.runtime.cuda.launches import (
     StatePlaces,
     compile_kernels,
 )
-from graphc.runtime.cuda.room import arena_bytes, output_span, reserve, reserve_memory
+from graphc.runtime.cuda.reservation import arena_bytes, output_span, reserve, reserve_memory
 from graphc.runtime.cuda.slot import Slot
 from graphc.runtime.plan.plan import Launch, Loop, Plan, Record
 from graphc.runtime.plan.unroll import WrittenOut, unrolled
@@ -37,18 +37,18 @@ from graphc.runtime.plan.unroll import WrittenOut, unrolled
 Input = Array | ForeignArray
 
 SLOTS = 2
-"""Calls whose outputs can be on their way to the host at once."""
+"""Calls whose outputs can be in flight to the host at once."""
 
 
 class Results:
-    """The outputs of one call, on their way to the host."""
+    """The outputs of one call, in flight to the host."""
 
     def __init__(self, executable: CudaPlayer, slot: Slot) -> None:
         self._executable, self._slot = executable, slot
         self._arrays: list[Array] | None = None
 
     def read(self) -> list[Array]:
-        """The outputs as arrays of the caller's own. Waits for the call to end."""
+        """The outputs as new arrays. Waits for the call to end."""
         executable = self._executable
         with executable.device.entered():  # another thread may read this to use the slot again
             if self._arrays is None:
@@ -59,12 +59,11 @@ class Results:
 class CudaPlayer:
     """A plan bound to state buffers, by the names of the plan's state values, and to a device.
 
-    With `replay` the second and later calls play a captured graph; without `collects` there are no
-    calls, only steps to be issued. `graph` is the planned graph:
-    it gives `run_checked` the types of the values in the arena. One executable may be called from
-    several threads: the calls of all programs on a device run one after another. Raises
-    CompileError if a kernel does not compile and RunError if the device's memory is too small, or
-    for what is done from within a call.
+    With `replay` the second and later calls launch a captured graph; without `collects` there are
+    no calls, only steps to issue. `graph` is the planned graph, which gives `run_checked` the types
+    of values in the arena. An executable may be called from several threads: calls of all programs
+    on a device run one after another. Raises CompileError if a kernel does not compile, and
+    RunError if the device's memory is too small or for a call from within a call.
     """
 
     def __init__(
@@ -95,16 +94,16 @@ class CudaPlayer:
         written = StatePlaces(plan).written_pieces(plan)
         self.updated = [(self.buffers[i], self.copies[i]) for i in written]
         self._issues: list[tuple[Issue, bool]] = []
-        """What puts all steps on their streams, and whether it is a launch on the first of several:
-        that has the critical path, and the higher priority."""
+        """Functions that issue all steps, each with whether it is a launch on the first of several
+        streams, which has the critical path and the higher priority."""
         self._bound_to, self._current = 0, False
         weakref.finalize(self, device.retire, self._kept).atexit = False
 
     def run(self, inputs: Sequence[Input]) -> list[Array]:
-        """One call: the outputs, as fresh arrays. The state is updated on the device.
+        """One call: returns the outputs as new arrays and updates the state on the device.
 
-        The inputs are C-contiguous, of the shapes and dtypes of `plan.inputs`, in the host's
-        memory or, as `foreign` makes them, in the device's.
+        The inputs are C-contiguous with the shapes and dtypes of `plan.inputs`, in host memory or,
+        as `foreign` returns them, in the device's.
         """
         self._begin()
         with self.device.entered():
@@ -120,14 +119,14 @@ class CudaPlayer:
             return results
 
     def _begin(self) -> None:
-        """What comes before this device is locked: the locks of others may be taken."""
+        """Do what must precede locking this device: the locks of others may be taken here."""
         refuse_reentry(self.plan.name)
         for buffer, copy in self._state:
             if buffer.current != copy.name:
                 buffer.refresh_host()
 
     def _submit(self, inputs: Sequence[Input]) -> Slot:
-        """Put a whole call on the streams; where its outputs will be. The device is entered."""
+        """Issue a whole call; returns the slot of its outputs. The device is entered."""
         self.prepare(inputs)
         # Marked as written before it is: an interrupt may come right after the last launch.
         self.mark_updated()
@@ -135,23 +134,23 @@ class CudaPlayer:
         return self.collect([x for x in inputs if isinstance(x, ForeignArray)])
 
     def foreign(self, value: Any, name: str) -> ForeignArray | None:
-        """An array of another library that lies on the device, as an input; None if it lies on the
-        host. GraphError if it cannot be used."""
+        """An array of another library on the device, as an input; None if it is on the host. Raises
+        GraphError if it cannot be used."""
         handle = int(self.device.streams[0].handle)
         return foreign_array(value, name, self.device.ordinal, handle)
 
     def fetch(self, slot: Slot) -> list[Array]:
-        """The outputs in a slot, once they are there. The device is entered."""
+        """The outputs in a slot, once they have arrived. The device is entered."""
         if self.plan.outputs:
             slot.finish()
         return [view.copy() for view in slot.outputs]
 
     def addresses(self) -> Addresses:
-        """Where the plan's bytes lie now."""
+        """The current addresses of the plan's bytes."""
         return Addresses(self.plan, self.device, self.copies)
 
     def issues(self, step: WrittenOut, stream: Any = None) -> list[Issue]:
-        """The driver's calls that put a step on its stream, or on `stream`."""
+        """The driver's calls that issue a step on its stream, or on `stream`."""
         return self._kept.functions.issues(step, self.addresses(), stream)
 
     def prepare(self, inputs: Sequence[Input]) -> None:
@@ -178,19 +177,19 @@ class CudaPlayer:
                 device.driver.memcpy_dtod_async(address, array.address, array.nbytes, stream)
 
     def mark_updated(self) -> None:
-        """Let the copies of the state that the plan writes be the newest contents."""
+        """Mark the copies of the state that the plan writes as the newest contents."""
         for buffer, copy in self.updated:
             buffer.version += 1
             buffer.current, copy.version = copy.name, buffer.version
 
     def _bind(self) -> None:
-        """Pack the launches for where the arena is now."""
+        """Pack the launches for the arena's current address."""
         addresses, functions = self.addresses(), self._kept.functions
         several = self.plan.streams > 1
         cooperates = self.device.driver.cooperates
         runs, stop = deque(self.plan.joined if cooperates else ()), 0
         launched: set[int] = set()
-        """Streams on which a launch of a kernel was last: what waits for another is not behind."""
+        """Streams whose last step was a kernel launch; a wait for another stream ends that."""
         self._issues = []
         for u in self.steps:
             if runs and runs[0].first <= u.number:
@@ -211,8 +210,9 @@ class CudaPlayer:
         self._bound_to, self._current = self.device.arena.address, False
 
     def _play(self) -> None:
-        """All steps: by the graph, if there is one, which is brought up to date if addresses have
-        changed; the first time one by one, which loads the kernels, and then the graph is made."""
+        """Issue all steps: by the graph if there is one, updated if addresses have changed. The
+        first time they are issued one by one, which loads the kernels, and then the graph is
+        captured."""
         captured = self._kept.captured
         if captured is not None and not self._current:
             captured = self._kept.captured = self._capture(captured)
@@ -246,7 +246,7 @@ class CudaPlayer:
         return captured
 
     def collect(self, foreign: Sequence[ForeignArray] = ()) -> Slot:
-        """Put the copy of the outputs to the host on stream 0; where they will be."""
+        """Issue the copy of the outputs to the host on stream 0; returns their slot."""
         stream = self.device.streams[0]
         slot = self._kept.free_slot()
         start, stop = self._outputs
@@ -260,7 +260,7 @@ class CudaPlayer:
 
 
 class _DriverObjects:
-    """What the driver gave an executable: let go of as a whole."""
+    """Driver objects of an executable, freed together."""
 
     def __init__(self, functions: Functions, slots: Sequence[Slot]) -> None:
         self.functions = functions
@@ -268,8 +268,8 @@ class _DriverObjects:
         self._slots = deque(slots)
 
     def free_slot(self) -> Slot:
-        """The slot that was used the longest ago, once its call has ended; its results are read if
-        anyone has them."""
+        """The least recently used slot, once its call has ended; its results are read first if
+        anyone holds them."""
         slot = self._slots[0]
         if slot.busy:
             unread = slot.results() if slot.results else None

@@ -1,4 +1,4 @@
-"""Page-locked memory of one call of a program: for its small inputs, and for its outputs."""
+"""Page-locked memory of one call of a program, for its small inputs and its outputs."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ import numpy as np
 
 from graphc.base.dtypes import Array
 from graphc.runtime.cuda.device import Device
-from graphc.runtime.cuda.room import input_span, output_span
+from graphc.runtime.cuda.reservation import input_span, output_span
 from graphc.runtime.plan.plan import Binding, Plan
 
 SMALL = 1 << 20
-"""Bytes of inputs up to which they are gathered in one place and copied as one. Gathering more
-takes longer than a copy for each, which the device may begin before the next is there."""
+"""Bytes of inputs up to which they are gathered and copied as one. Gathering more takes longer than
+separate copies, which the device may begin before the next is ready."""
 
 
 class Slot:
-    """`outputs` are arrays in `memory`, to which all outputs are copied as one. `inputs` are arrays
-    for all inputs, none if those are not small. Between `done` being recorded and `finish` the slot
-    is `busy`; what is in `keep` lives until then. Without `collects` it has no room for outputs."""
+    """Page-locked memory for one call.
+
+    `outputs` are arrays in `memory`, to which all outputs are copied as one; without `collects`
+    there are none. `inputs` are arrays for all inputs; empty if those are not small. Between the
+    recording of `done` and `finish` the slot is `busy`, and objects in `keep` stay alive.
+    """
 
     def __init__(self, plan: Plan, device: Device, collects: bool = True) -> None:
         driver = device.driver
@@ -39,11 +42,11 @@ class Slot:
         self.busy = self._filled = False
         self.keep: tuple[Any, ...] = ()
         self.results: weakref.ref[Any] | None = None
-        """To what reads the outputs, while anyone has it."""
+        """The object that reads the outputs, while anyone holds it."""
 
     def upload(self, arrays: Sequence[Any], arena: int, stream: Any) -> None:
-        """Copy the inputs of a call to the arena, in the order of `stream`. The slot is not busy;
-        the arrays may be changed as soon as this returns."""
+        """Copy the inputs of a call to the arena, in the order of `stream`. The slot must not be
+        busy; the arrays may be changed as soon as this returns."""
         if self._filled:  # by what was never collected: a profile, a call that failed
             stream.synchronize()
         for place, array in zip(self.inputs, arrays, strict=True):
@@ -60,6 +63,6 @@ class Slot:
 
 
 def _view(memory: Array, binding: Binding, first: int) -> Array:
-    """The value's elements in memory whose first byte is that of number `first`."""
+    """The value's elements in memory whose first byte has the offset `first`."""
     content = memory[binding.place.start - first : binding.place.stop - first]
     return content.view(binding.value.type.numpy_dtype).reshape(binding.value.type.storage_shape)

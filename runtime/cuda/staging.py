@@ -1,4 +1,4 @@
-"""Page-locked memory through which host arrays pass on their way to and from a device.
+"""Page-locked staging memory between host arrays and a device.
 
 Copies from ordinary memory would wait for the device, or not wait where they must. A ring of two
 halves lets the host write one while the device still reads the other.
@@ -17,16 +17,17 @@ from graphc.base.dtypes import Array
 from graphc.ir.state import ALIGNMENT
 
 HALF_BYTES = 8 << 20
+"""Bytes of each half."""
 SHARED = 4 << 20
-"""Bytes from which on several threads copy a piece: for less, waking them takes as long."""
+"""Bytes from which several threads copy a piece; for less, waking them takes as long."""
 COPIERS = 4
-"""Threads that copy a piece, the caller's included, and at most half of the cores: one copies at 10
-to 20 GB/s, where the bus to a GPU takes some 50. On two cores a second one gains nothing."""
+"""Threads that copy a piece, the caller included, and at most half of the cores: one copies at 10
+to 20 GB/s, while the bus to a GPU does about 50. On two cores a second one gains nothing."""
 
 
 class Staging:
-    """Copies between host arrays and addresses of a device, whose context is current in every
-    call here."""
+    """Copies between host arrays and device addresses. The device's context is current in every
+    call."""
 
     def __init__(self, driver: Any) -> None:
         self._driver, self._size = driver, HALF_BYTES
@@ -40,19 +41,19 @@ class Staging:
         start = 0
         while start < content.nbytes:
             half = self._halves[0]
-            room = self._size - half.used
-            if room <= 0:
+            free = self._size - half.used
+            if free <= 0:
                 self._advance(stream)
                 continue
-            piece = content[start : start + room]
+            piece = content[start : start + free]
             staged = half.memory[half.used : half.used + piece.nbytes]
             self._stage(staged, piece, address + start, stream)
             half.used += -(-piece.nbytes // ALIGNMENT) * ALIGNMENT
             start += piece.nbytes
 
     def _stage(self, staged: Array, piece: Array, address: int, stream: Any) -> None:
-        """Copy a piece by way of page-locked memory. Several threads share a large one, and each
-        part goes on to the device as soon as it is there."""
+        """Copy a piece through page-locked memory. Several threads share a large one, and each part
+        goes on to the device as soon as it is ready."""
         copiers = max(1, min(COPIERS, usable_cores() // 2)) if piece.nbytes >= SHARED else 1
         size = -(-piece.nbytes // (copiers * ALIGNMENT)) * ALIGNMENT
         first, *others = (
@@ -73,8 +74,8 @@ class Staging:
         return ThreadPoolExecutor(COPIERS - 1, "graphc-staging")
 
     def download(self, array: Array, address: int, stream: Any) -> None:
-        """Copy what the device holds, after all that is on `stream`, into a C-contiguous array,
-        and wait for it."""
+        """Copy from the device, after all work on `stream`, into a C-contiguous array, and wait for
+        it."""
         content = array.reshape(-1).view(np.uint8)
         for start in range(0, content.nbytes, self._size):
             piece = content[start : start + self._size]
@@ -84,7 +85,7 @@ class Staging:
             piece[...] = staged
 
     def _advance(self, stream: Any) -> None:
-        """Go on in the other half once the device has read it."""
+        """Switch to the other half once the device has read it."""
         self._halves[0].done.record(stream)
         self._halves.reverse()
         half = self._halves[0]

@@ -1,8 +1,8 @@
-"""The arguments of launches, and the tensor maps among them: how TMA copies panels of a matrix.
+"""The arguments of launches, with tensor maps: how TMA copies panels of a matrix.
 
-A map holds an address, so it is made wherever a launch is packed: anew when the arena has moved.
-Whatever a program reads lies in the arena or in copies of state, whose addresses are those of the
-packed launches; arrays of other libraries are copied there.
+A map contains an address, so it is encoded whenever a launch is packed, again when the arena has
+moved. Everything that a program reads is in the arena or in copies of state, at the addresses of
+the packed launches; arrays of other libraries are copied there.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from graphc.base.errors import RunError
 from graphc.kernels.program.kernel import GridLaunch, TensorMap
 
 MAP_BYTES = 128
-"""Of a CUtensorMap."""
+"""Bytes of a CUtensorMap."""
 MAP_ALIGNMENT = 64
 PANEL = 64
-"""Elements of two bytes in a line of a panel, and lines: 128 bytes, as they are permuted."""
+"""Two-byte elements in a line of a panel, and lines: 128 bytes, as they are swizzled."""
 TYPES = {"f16": 6, "bf16": 9}
 """CUtensorMapDataType."""
 NO_INTERLEAVE, SWIZZLE_128, PROMOTE_128, ZEROS = 0, 3, 2, 0
@@ -27,8 +27,8 @@ NO_INTERLEAVE, SWIZZLE_128, PROMOTE_128, ZEROS = 0, 3, 2, 0
 
 
 def packed(pointers: Sequence[int], launch: GridLaunch, driver: Any) -> bytes:
-    """The arguments of a launch as its parameters lie: addresses, then its tensor maps. RunError
-    if the driver cannot make one."""
+    """The packed parameters of a launch: addresses, then its tensor maps. Raises RunError if the
+    driver cannot encode one."""
     found = struct.pack(f"{len(pointers)}P", *pointers)
     for each in launch.maps:
         found = found.ljust(-(-len(found) // MAP_ALIGNMENT) * MAP_ALIGNMENT, b"\0")
@@ -38,15 +38,15 @@ def packed(pointers: Sequence[int], launch: GridLaunch, driver: Any) -> bytes:
 
 def encode_tiled(library: Any, address: int, matrix: TensorMap) -> bytes:
     """The CUtensorMap of a matrix at an address, by the driver's library; its context is current.
-    RunError if there is none."""
+    Raises RunError if it fails."""
     try:
         encode = library.cuTensorMapEncodeTiled
     except AttributeError:
         raise RunError(_why("the driver has no cuTensorMapEncodeTiled")) from None
-    room = ctypes.create_string_buffer(MAP_BYTES + MAP_ALIGNMENT)
-    start = -ctypes.addressof(room) % MAP_ALIGNMENT
+    buffer = ctypes.create_string_buffer(MAP_BYTES + MAP_ALIGNMENT)
+    start = -ctypes.addressof(buffer) % MAP_ALIGNMENT
     error = encode(
-        ctypes.c_void_p(ctypes.addressof(room) + start),
+        ctypes.c_void_p(ctypes.addressof(buffer) + start),
         ctypes.c_int(TYPES[matrix.dtype]),
         ctypes.c_uint32(2),
         ctypes.c_void_p(address),
@@ -59,7 +59,7 @@ def encode_tiled(library: Any, address: int, matrix: TensorMap) -> bytes:
     if error:
         what = f"{matrix.lines} x {matrix.length} {matrix.dtype}, {matrix.pitch} bytes apart"
         raise RunError(_why(f"cuTensorMapEncodeTiled failed with {error} for {what}"))
-    return room.raw[start : start + MAP_BYTES]
+    return buffer.raw[start : start + MAP_BYTES]
 
 
 def _why(text: str) -> str:

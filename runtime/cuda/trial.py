@@ -1,4 +1,4 @@
-"""Candidates for a node on a GPU, played on scratch memory and timed by the device's events."""
+"""Run candidates for a node on a GPU, on scratch memory, timed by the device's events."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ from graphc.runtime.tuning.stream_autotuner import filled
 from graphc.runtime.tuning.timing import Play
 
 SAMPLE = 5e-4
-"""Seconds that a play takes about, so that what begins and ends it does not count: an event is
-exact to half a microsecond, and a graph begins some microseconds after it."""
+"""Approximate seconds of a play, so that its overhead does not count: an event is exact to half a
+microsecond, and a graph starts some microseconds after it."""
 MOST_REPEATS = 200
-"""Calls of a kernel in a play."""
+"""The most calls of a kernel in a play."""
 
 
 def trial_on(name: str) -> CudaTrial | None:
-    """The GPU of this name; None for one that is not here, or only simulated: its times say
-    nothing."""
+    """The GPU of this name; None for one that is absent or simulated, whose times mean nothing."""
     machine = gpu_name(name)
     if machine is None:
         return None
@@ -40,27 +39,30 @@ def trial_on(name: str) -> CudaTrial | None:
 
 
 class CudaTrial:
-    """One GPU, which `machine` names with what its kernels' times depend on. A play is a captured
-    graph of as many calls of a kernel as fill `SAMPLE`: so launches cost what they cost in the
-    graph of a program. What a call reads and writes lies in the same memory in all of them, and in
-    caches where it fits, as it often does where the kernel before has just written it."""
+    """Runs candidates on one GPU.
+
+    `machine` names it with all that its kernels' times depend on. A play is a captured graph with
+    as many calls of a kernel as fill `SAMPLE`, so launches cost what they cost in a program's
+    graph. All calls use the same memory, which is cached where it fits, as it often is when the
+    previous kernel has just written it.
+    """
 
     def __init__(self, device: Device, machine: str) -> None:
         self.machine, self._device = machine, device
         self._seconds = 0.0
 
     def clock(self) -> float:
-        """Seconds of the device that plays have taken."""
+        """Seconds of device time that plays have taken."""
         return self._seconds
 
     def library(self, call: Call) -> str:
-        """The library for such a call, "" if there is none."""
+        """The library for such a call; "" if there is none."""
         found = library_for(self._device.driver, call)
         return "" if found is None else str(found.title)
 
     def workspaces(self, call: Call) -> list[int]:
-        """The bytes of workspace of each algorithm that the library has for a call; none if it does
-        not take it."""
+        """Bytes of workspace of each algorithm that the library has for a call; empty if it rejects
+        it."""
         with self._device.entered():
             try:
                 found: list[int] = library_for(self._device.driver, call).prepare(call).rooms
@@ -71,8 +73,8 @@ class CudaTrial:
 
     @contextmanager
     def plays(self, node: Node, found: Sequence[Kernel]) -> Iterator[list[Play]]:
-        """What plays each kernel, all on the same numbers. The device is held until the end.
-        RunError if its memory is too small."""
+        """Functions that run each kernel, all on the same numbers. The device is held until the
+        end. Raises RunError if its memory is too small."""
         with ThreadPoolExecutor(usable_cores()) as pool:
             players = list(pool.map(partial(self._player, node), found))
         inputs = [filled(v.type.storage_shape, v.type.numpy_dtype) for v in node.inputs]
@@ -94,7 +96,8 @@ class CudaTrial:
         return CudaPlayer(plan, {}, self._device, collects=False)
 
     def _repeated(self, call: Sequence[Issue], repeats: int) -> Play:
-        """What puts so many calls on the first stream: as a graph, where the device has them."""
+        """A function that issues `repeats` calls on the first stream, as a graph if the device
+        captures graphs."""
         driver, stream = self._device.driver, self._device.streams[0]
         if not self._device.captures:
             return partial(_issue, call, repeats)
@@ -106,7 +109,7 @@ class CudaTrial:
         return partial(graph.launch, stream)
 
     def _timed(self, play: Play) -> float:
-        """Seconds of the device that a play takes, which the clock shows then."""
+        """Seconds of device time of a play, which the clock then includes."""
         driver, stream = self._device.driver, self._device.streams[0]
         begin, end = driver.Event(), driver.Event()
         begin.record(stream)

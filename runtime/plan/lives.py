@@ -20,7 +20,9 @@ class Life:
     value: str
     """The value's name."""
     start: int
+    """The first byte."""
     stop: int
+    """The end, exclusive."""
     first: int
     """The first step, which writes it."""
     last: int

@@ -41,7 +41,9 @@ class Range:
     `Plan.state`) or "io" (the call's inputs and outputs; laid out as `Plan.inputs` and
     `Plan.outputs`)."""
     start: int
+    """The first byte."""
     stop: int
+    """The end, exclusive."""
     value: str = field(default="", compare=False)
     """The name of the value stored there; "" for none."""
     moves: tuple[Move, ...] = ()
@@ -67,7 +69,9 @@ class Launch:
     arguments: tuple[Range, ...]
     """The kernel's arguments: what it reads, then what it writes."""
     reads: tuple[Range, ...]
+    """The ranges that it reads."""
     writes: tuple[Range, ...]
+    """The ranges that it writes; last, the workspace if there is one."""
     where: Where = field(default_factory=Where)
     """Where in the user's program it comes from."""
     stage: int = 0
@@ -123,6 +127,7 @@ class Stack:
     loop that runs downwards, elements count from the end."""
 
     element: str
+    """The name of an element in the loop's body."""
     place: Range
     """The whole stack."""
     stage: int = 0
@@ -151,10 +156,12 @@ class Loop:
     """
 
     stream: int
+    """The first of its streams."""
     name: str
     count: int
     """Iterations, those of later stages included."""
     steps: tuple[Step, ...]
+    """The steps of an iteration."""
     reads: tuple[Range, ...]
     """What the loop needs from other steps."""
     writes: tuple[Range, ...]
@@ -242,6 +249,7 @@ class JoinedLaunch:
     stop: int
     """The number after the last step. None of the steps waits or records."""
     parts: tuple[LaunchPart | RepeatedParts, ...]
+    """The parts in order."""
     kernel: Kernel
     """The kernel that runs all parts."""
     arguments: tuple[Range, ...]
@@ -284,13 +292,17 @@ class Plan:
     device: str
     """The kind of device, such as "cuda"."""
     streams: int
+    """The number of streams."""
     steps: tuple[Step, ...]
+    """The steps in issue order."""
     kernels: dict[str, Kernel]
     """The kernels by name."""
     state: tuple[Binding, ...]
     """State values, in the order of the state segment."""
     inputs: tuple[Binding, ...]
+    """The inputs, in the order of the io segment."""
     outputs: tuple[Binding, ...]
+    """The outputs, after the inputs in the io segment."""
     peak_bytes: int
     """Bytes of the work arena, workspaces, padding and alignment included."""
     lower_bound_bytes: int
@@ -298,6 +310,7 @@ class Plan:
     notes: tuple[str, ...] = ()
     """What the planner chose and why, one line each (`streams: auto chose 1 ...`)."""
     estimate: Estimate = field(default=NOT_ESTIMATED, compare=False)
+    """Estimated times of one call."""
     joined: tuple[JoinedLaunch, ...] = ()
     """Runs of steps that a device may execute as one launch each, in order. The steps define what
     is computed, with or without these."""

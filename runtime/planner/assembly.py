@@ -53,7 +53,7 @@ class Assembly:
         self.buffers: list[PlannedBuffer] = []
         self.tasks: list[Task] = []
         self.home: dict[Value, BufferAccess] = {}
-        """Where each root lies: decided once, read by every task."""
+        """The access to each root, decided once and read by every task."""
         self.ends = {"state": 0, "io": 0}
         self.bodies: dict[Value, LoopBody] = {}
         """The bodies of loops by the first output of their nodes."""

@@ -59,6 +59,7 @@ class DeviceModel:
     """The device that a plan is made for."""
 
     device: str
+    """The kind of device, such as "cuda"."""
     workers: int = 1
     """The workers of a CPU."""
     measured: Mapping[str, float] = field(default_factory=dict)
@@ -107,13 +108,14 @@ class OverlapSimulation:
         self.demands = demands
         self.now = 0.0
         self.left: dict[int, float] = {}
-        """Of each kernel that runs what is left to do, in microseconds alone."""
+        """Remaining microseconds of each running kernel, as if it ran alone."""
 
     def start(self, i: int, delay: float = 0.0) -> None:
         """Start kernel i `delay` microseconds from now."""
         self.left[i] = self.demands[i].microseconds + delay
 
     def slowdown(self) -> float:
+        """The factor by which the running kernels are slowed down."""
         return slowdown([self.demands[i] for i in self.left])
 
     def full(self) -> bool:

@@ -137,8 +137,11 @@ class LoopBody:
     """The planned body of a loop."""
 
     op: Scan
+    """The scan."""
     tasks: Tasks
+    """The tasks of an iteration."""
     arrangement: Arrangement
+    """Their order, streams and memory."""
     slots: Mapping[int, CarrySlot]
     """The slot of each carry that changes, by number."""
     stacks: Mapping[int, Value]
@@ -164,6 +167,7 @@ class LoopStage:
     """A loop's body in the plan around it."""
 
     body: LoopBody
+    """The planned body."""
     operands: Mapping[str, BufferAccess]
     """The memory of each of the body's operands."""
     carries: tuple[tuple[CarrySlot, BufferAccess, BufferAccess], ...]
@@ -179,10 +183,13 @@ class LoopTask:
     """A loop among the tasks of a plan: one body, or several as the stages of a wavefront."""
 
     name: str
+    """The name of the loop's first output."""
     stages: tuple[LoopStage, ...]
+    """The stages, the first loop's first."""
     tasks: Tasks
     """The tasks of all stages."""
     arrangement: Arrangement
+    """The order, streams and memory of the tasks."""
     memory: BufferAccess | None
     """Memory for values within an iteration; None if there are none."""
     links: tuple[tuple[Value, Value], ...] = ()
@@ -200,6 +207,7 @@ class LoopTask:
 
     @property
     def reverse(self) -> bool:
+        """Whether it runs from the last element to the first."""
         return self.stages[0].body.op.reverse
 
     @property

@@ -20,7 +20,7 @@ class Overwriting:
         self.producer = producer
         self.output = {v: place for node in nodes for place, v in enumerate(node.outputs)}
         self.reads: list[dict[Value, list[int]]] = []
-        """For each node the places of its inputs, by their roots."""
+        """For each node the positions of its inputs, by their roots."""
         self.readers: dict[Value, set[int]] = {}
         self.successors: list[set[int]] = [set() for _ in nodes]
         for i, node in enumerate(nodes):

@@ -36,8 +36,11 @@ class Arrangement:
     """Tasks with their order, streams, events and memory."""
 
     schedule: StreamSchedule
+    """The issue order and streams."""
     events: tuple[StreamEvent, ...]
+    """The events between streams."""
     packing: Packing
+    """The buffers' places in the arena."""
     bound: int
     """The most bytes live at once over the serial order."""
     demand: Demand

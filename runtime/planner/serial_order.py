@@ -111,9 +111,9 @@ class _Footprint:
 
     def __init__(self, tasks: Tasks) -> None:
         self.tasks = tasks
-        self.room = {b: tasks.buffers[b].aligned_bytes for b in tasks.work_uses()}
+        self.sizes = {b: tasks.buffers[b].aligned_bytes for b in tasks.work_uses()}
         self.touched = [
-            {a.buffer for a in (*t.reads, *t.writes) if a.buffer in self.room} for t in tasks.tasks
+            {a.buffer for a in (*t.reads, *t.writes) if a.buffer in self.sizes} for t in tasks.tasks
         ]
         self.users: list[list[int]] = [[] for _ in tasks.buffers]
         for i, touched in enumerate(self.touched):
@@ -129,19 +129,19 @@ class _Footprint:
 
     def live(self, order: Sequence[int]) -> list[int]:
         """The bytes live during each task of `order`."""
-        room, uses, left = self.room, self.uses, list(self.uses)
+        sizes, uses, left = self.sizes, self.uses, list(self.uses)
         total, result = 0, []
         for i in order:
             touched, gone = self.touched[i], 0
             for buffer in touched:
                 if left[buffer] == uses[buffer]:
-                    total += room[buffer]
+                    total += sizes[buffer]
                 left[buffer] -= 1
                 if not left[buffer]:
-                    gone += room[buffer]
+                    gone += sizes[buffer]
             pairs = self.overwritable[i]
             shared = _dying(pairs, lambda b: not left[b]) if pairs and gone else ()
-            result.append(total - sum(room[old] for old, _ in shared))
+            result.append(total - sum(sizes[old] for old, _ in shared))
             total -= gone
         return result
 
@@ -160,14 +160,14 @@ def _greedy(footprint: _Footprint, rule: Rule, backwards: bool) -> list[int]:
     age = {i: 0 for i, n in enumerate(missing) if not n}
     left, seen = list(footprint.uses), set[int]()
     ranks: dict[int, tuple[int, ...]] = {}
-    """Of each ready task. The heap has it too, beside ranks that it had before."""
+    """The rank of each ready task. The heap also has outdated ranks."""
     heap: list[tuple[tuple[int, ...], int]] = []
 
     def rank(i: int) -> None:
         """By the bytes that appear with task i less those that nothing not yet placed touches."""
         net = 0
         for buffer in footprint.touched[i]:
-            net += footprint.room[buffer] * ((buffer not in seen) - (left[buffer] == 1))
+            net += footprint.sizes[buffer] * ((buffer not in seen) - (left[buffer] == 1))
         found = rule(net, i, age[i])
         if ranks.get(i) != found:
             ranks[i] = found

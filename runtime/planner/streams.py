@@ -217,20 +217,21 @@ class _Folding:
         self.place = {i: n for n, i in enumerate(serial)}
         self.clock = OverlapSimulation(demands)
         self.busy: dict[int, int] = {}
-        """The task that runs on a stream."""
+        """The task running on each stream."""
         self.used = [0.0] * streams
-        """When a stream's last task ended."""
+        """The time when each stream's last task ended."""
         self.chain_stream: dict[int, int] = {}
         self.stream = [-1] * len(reduced)
         self.finish = [0.0] * len(reduced)
         self.later = iter(serial)
         self.near = [*islice(self.later, LOOKAHEAD * streams)]
-        """The tasks that the serial order would run next, of which some may begin."""
+        """The next tasks of the serial order, from which tasks are picked."""
         self.order: list[int] = []
         self.done = [0] * len(reduced)
         self.patience = PATIENCE * max(way, default=0.0) - event
 
     def run(self) -> StreamSchedule:
+        """The schedule."""
         ended: list[int] = []
         early, count = 0, 0
         while self.near:
@@ -301,6 +302,7 @@ class _Folding:
         return [j for j, rest in self.clock.left.items() if rest <= left]
 
     def begin(self, i: int, stream: int) -> None:
+        """Start task i on a stream."""
         self.clock.start(i, self.delay(i, stream))
         self.busy[stream] = i
         self.stream[i] = self.chain_stream[self.chain[i]] = stream
@@ -309,6 +311,7 @@ class _Folding:
         self.near += islice(self.later, 1)
 
     def end(self, i: int) -> None:
+        """Note that task i has completed."""
         self.finish[i] = self.used[self.stream[i]] = self.clock.now
         del self.busy[self.stream[i]]
         for j in self.after[i]:

@@ -64,6 +64,7 @@ class Task:
     kernel: Kernel | None
     """The launched kernel."""
     reads: tuple[BufferAccess, ...]
+    """What it reads."""
     writes: tuple[BufferAccess, ...]
     """What it writes; last, the kernel's workspace or the memory of a loop's iterations."""
     where: Where = field(default_factory=Where)
@@ -75,6 +76,7 @@ class Task:
 
     @property
     def name(self) -> str:
+        """The kernel, the loop or `copy`."""
         if self.loop is not None:
             return self.loop.name
         return "copy" if self.kernel is None else self.kernel.name
@@ -85,7 +87,9 @@ class PlannedBuffer:
     """`nbytes` of a segment, or of a loop's operand of that name."""
 
     segment: str
+    """The segment, or the name of the loop's operand."""
     nbytes: int
+    """Bytes without alignment."""
     start: int | None = None
     """The byte offset in the segment; None in the work segment until memory is planned."""
     move: Move = STILL

@@ -43,6 +43,7 @@ class KernelBetweenLoops:
     """A kernel between a loop that stacks what it reads and one that scans what it computes."""
 
     node: KernelNode
+    """The fused node."""
     length: int
     """Iterations of both loops."""
     reverse: bool
@@ -68,7 +69,9 @@ class StepwisePlanner:
     """Plans `graph` with kernels between loops as loops."""
 
     graph: Graph
+    """The graph."""
     kernels: Kernels
+    """Its kernels by first output."""
     target: Target | None
     """The target; None if all kernels stay as they are."""
 

@@ -1,4 +1,4 @@
-"""The verifier: proves a plan from the plan alone, and shares no code with the planner."""
+"""The verifier: proves a plan from the plan alone, sharing no code with the planner."""
 
 from graphc.runtime.plan.plan import Plan
 from graphc.runtime.proof.verify import verify

@@ -1,11 +1,11 @@
-"""Proof that a joined launch does what its steps do, from the plan alone; shares no code with what
-made it.
+"""Prove that a joined launch does what its steps do, from the plan alone; shares no code with the
+planner.
 
-Its parts are all launches and copies of its steps, and each loop's within that: in their order, or
-in another one where neither of two parts writes a byte that the other touches. They are played over
-the bytes that they touch, loops written out: no two parts between which the blocks do not wait for
-each other touch a byte, unless both read it, or both are one block alone, which is then the same
-for both, or each block of them touches a share of these bytes, the same for both, of its number.
+Its parts are all launches and copies of its steps, within loops as in the steps, in the same order
+or in another where neither of two parts writes a byte that the other touches. They are executed
+over the bytes that they touch, with loops unrolled. Two parts without a barrier of all blocks in
+between must not touch a common byte, unless both only read it, or both are the same single block,
+or equally numbered blocks of them touch the same share of these bytes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from graphc.runtime.proof.shadow import named, range_text, ranges, writes_of
 
 
 def check_joined(plan: Plan) -> int:
-    """How many pairs of ranges were compared. Raises PlanError."""
+    """Check all joined launches; returns how many pairs of ranges were compared. Raises
+    PlanError."""
     steps, stop, pairs = all_steps(plan.steps), 0, 0
     for joined in plan.joined:
         name = f"plan {plan.name}: {joined.kernel.name}"
@@ -46,13 +47,13 @@ def check_joined(plan: Plan) -> int:
 
 
 Key = tuple[int, int, tuple[Any, ...]]
-"""The number of a step; that of its launch, or -1 of a loop; the keys of what a loop plays."""
+"""The step number; the launch number, or -1 for a loop; the keys of what a loop runs."""
 
 
 def _expected(
     plan: Plan, steps: Sequence[Step], number: int, first: int, stop: int
 ) -> Iterator[Key]:
-    """The keys of all that steps play, from `first` to `stop`, in their order."""
+    """The keys of all that steps numbered `first` to `stop` run, in order."""
     for step in steps:
         behind = number + len(all_steps([step]))
         if first < behind and number < stop:
@@ -78,8 +79,8 @@ def _key(part: LaunchPart | RepeatedParts) -> Key:
 
 
 def _turned(plan: Plan, steps: Sequence[Step], joined: JoinedLaunch, name: str) -> int:
-    """How many pairs of ranges of parts that are played in another order than the steps were
-    compared: they touch no byte that one of them writes, and none is a loop."""
+    """Check parts that run in another order than the steps: they share no byte that one of them
+    writes, and none is a loop. Returns how many pairs of ranges were compared."""
     pairs = 0
     for n, late in enumerate(joined.parts):
         for part in joined.parts[:n]:
@@ -101,18 +102,19 @@ def _turned(plan: Plan, steps: Sequence[Step], joined: JoinedLaunch, name: str) 
 
 
 class _Bytes:
-    """What was touched since all blocks waited."""
+    """The bytes touched since the last barrier of all blocks."""
 
     def __init__(self, plan: Plan, steps: Sequence[Step], joined: JoinedLaunch, name: str) -> None:
         self.plan, self.steps, self.name, self.pairs = plan, steps, name, 0
         self.since: list[tuple[int, bool, bool, tuple[object, ...], Range]] = []
-        """Of each place the step, whether one block alone touched it, whether it was written, and
-        among how many blocks with `own`, in which patches, it is shared out, or ()."""
+        """For each range: the step, whether a single block touched it, whether it was written, and
+        its partition among blocks that own rows as (number of blocks, patches) or ()."""
         self.play(joined.parts, ())
 
     def play(
         self, parts: Sequence[LaunchPart | RepeatedParts], iterations: tuple[int, ...]
     ) -> None:
+        """Execute parts in these iterations."""
         for part in parts:
             step = self.steps[part.step]
             if isinstance(part, RepeatedParts):
@@ -125,6 +127,7 @@ class _Bytes:
                 self.part(part, step, iterations)
 
     def part(self, part: LaunchPart, step: Step, iterations: tuple[int, ...]) -> None:
+        """Check one part against what was touched before, and add it."""
         if part.waits:
             self.since = []
         alone, owned, shares = False, set[int](), tuple[object, ...]()
@@ -152,4 +155,5 @@ class _Bytes:
 
 
 def _bytes(place: Range) -> tuple[str, int, int]:
+    """The segment of a range with its first byte and end."""
     return place.segment, place.start, place.stop

@@ -1,34 +1,34 @@
-"""Proof that a loop in a plan leaves what it says, whatever its count. Shares no code with the
-planner: it reads the steps alone.
+"""Prove that a loop in a plan computes what it declares, whatever its count. Shares no code with
+the planner: it reads the steps alone.
 
-An iteration begins when the one before has ended, so steps of different iterations are ordered and
-only those of one iteration need streams and events. Every range moves by (t mod period) * stride
-where the period is 1, 2 or the count: its places in all iterations are an array, and so each
-question about two ranges is answered for all iterations at once, exactly:
+An iteration begins when the previous one has ended, so steps of different iterations are ordered,
+and only those of one iteration need streams and events. Every range moves by (t mod period) *
+stride with a period of 1, 2 or the count. Its places in all iterations are an array, so each
+question about two ranges is answered exactly for all iterations at once:
 
 1. Two steps of an iteration that touch a byte, one of them writing, are ordered.
-2. A read finds the value that it names. One that the iteration makes was written there by a step
-   before it; one that the iteration before handed on (`Loop.carries`) by a step of that iteration,
-   or was there at first; an element of a scanned value, and a value from outside, have been there
-   since the loop began. And nothing has been written over it since. A write that moves along a
-   stack touches a given byte in an interval of iterations, which a division gives: so "in any
-   earlier iteration" needs no look at each.
-3. In the same way each last carry and each element of a stack lies where it belongs at the end.
-4. All lies within what the loop says that it reads and writes. To the steps around it the loop is
-   one step that does that; so is a loop inside another, which is proved in the same way.
+2. A read finds the value that it names. A value that the iteration computes was written there by an
+   earlier step; one that the previous iteration handed on (`Loop.carries`) by a step of that
+   iteration, or it was there at first; an element of a scanned value, and a value from outside,
+   have been there since the loop began. And nothing has overwritten it since. A write that moves
+   along a stack touches a given byte in an interval of iterations, found by a division, so "in any
+   earlier iteration" needs no enumeration.
+3. In the same way each last carry and each element of a stack is where it belongs at the end.
+4. Everything is within what the loop declares to read and write. To the surrounding steps the loop
+   is one step that does that; so is a nested loop, which is proved in the same way.
 
-A step of a stage plays in some of the iterations alone; what a stage reads of the one before it
-(`Loop.links`) was written there by a step of the iteration before.
+A step of a stage runs only in some of the iterations; what a stage reads of the previous one
+(`Loop.links`) was written there by a step of the previous iteration.
 
-A loop inside others is proved in the first iteration of those. That proves it in all of them: two
-ranges that move alike with the outer loops lie to each other as they do there, and two that do not
-must never meet, which is asked for all iterations of the outer loops.
+A nested loop is proved in the first iteration of the enclosing loops. That proves it in all of
+them: two ranges that move alike with the outer loops keep their relative position, and two that do
+not must never meet, which is checked for all iterations of the outer loops.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -48,26 +48,15 @@ from graphc.runtime.plan.plan import (
     all_steps,
 )
 from graphc.runtime.proof.shadow import range_text
-from graphc.runtime.proof.track import Times, Track, could_meet, is_within, same_place
-
-
-@dataclass(frozen=True)
-class Use:
-    """Step number `step` of the body reads or writes `value` along `track`."""
-
-    step: int
-    value: str
-    track: Track
-
-    @property
-    def text(self) -> str:
-        """Such as `h=work+0..1152`, where it is in the first iteration of all loops."""
-        return range_text(self.track.place)
+from graphc.runtime.proof.track import Times, Track, Use, could_meet, is_within, same_place
 
 
 def prove(loop: Loop, plan: Plan, number: int, around: tuple[int, ...] = ()) -> int:
-    """Prove a loop and those inside it, and return how many pairs of uses were compared. `number`
-    is the loop's among all steps, `around` the counts of the loops around it. Raises PlanError."""
+    """Prove a loop and those inside it; returns how many pairs of uses were compared. Raises
+    PlanError.
+
+    `number` is the loop's step number and `around` has the counts of the enclosing loops.
+    """
     proof = _Proof(loop, plan, number, around)
     pairs = proof.run()
     inside = number + 1
@@ -80,6 +69,8 @@ def prove(loop: Loop, plan: Plan, number: int, around: tuple[int, ...] = ()) -> 
 
 
 class _Proof:
+    """The proof of one loop."""
+
     def __init__(self, loop: Loop, plan: Plan, number: int, around: tuple[int, ...]) -> None:
         self.loop, self.plan, self.around = loop, plan, around
         self.last = loop.count - 1
@@ -92,6 +83,7 @@ class _Proof:
         self.pairs = 0
 
     def run(self) -> int:
+        """Run all checks; returns how many pairs of uses were compared."""
         self.check_periods()
         self.check_bounds()
         self.check_outer()
@@ -116,14 +108,14 @@ class _Proof:
         return f"its step {index} (s{step.stream} {what} {name})"
 
     def track(self, place: Range, stage: int | None = None) -> Track:
-        """The place in the iterations of a stage, or in all."""
+        """The range in the iterations of a stage, or in all."""
         begin, end = 0, self.loop.count
         if stage is not None:
             begin, end = stage, stage + self.loop.length
         return Track(place, len(self.around), self.loop.count, begin, end)
 
     def _order(self) -> list[int]:
-        """For each step those of its iteration that have ended before it, as bits."""
+        """For each step, a bit set of the steps of its iteration that have ended before it."""
         now = [0] * self.loop.streams
         events: dict[int, int] = {}
         before = []
@@ -152,6 +144,7 @@ class _Proof:
                     yield Use(index, name, self.track(place, step.stage))
 
     def check_periods(self) -> None:
+        """Check that every range has a period of 1, 2 or the count."""
         for use in (*self.reads, *self.writes):
             if use.track.move.period not in (1, 2, self.loop.count):
                 raise self.error(
@@ -160,7 +153,7 @@ class _Proof:
                 )
 
     def check_bounds(self) -> None:
-        """Every use lies within what the loop says that it reads and writes."""
+        """Check that every use is within what the loop declares to read and write."""
         outside = [self.track(place) for place in (*self.loop.writes, *self.loop.reads)]
         written = outside[: len(self.loop.writes)]
         for uses, allowed, does in (
@@ -174,7 +167,7 @@ class _Proof:
                     )
 
     def check_outer(self) -> None:
-        """Two ranges that move differently with the loops around never meet."""
+        """Check that ranges that move differently with the enclosing loops never meet."""
         if not self.around:
             return
         for a, b in combinations((*self.reads, *self.writes), 2):
@@ -185,7 +178,8 @@ class _Proof:
                 )
 
     def check_order(self) -> None:
-        """Uses of one byte in one iteration are ordered, or one kernel's in place."""
+        """Check that uses of one byte in one iteration are ordered, or are one kernel's in
+        place."""
         uses = [(use, True) for use in self.writes] + [(use, False) for use in self.reads]
         for n, (a, _) in enumerate(uses[: len(self.writes)]):
             for b, writes in uses[n + 1 :]:
@@ -194,7 +188,8 @@ class _Proof:
                     self.check_pair(a, b, writes)
 
     def check_pair(self, a: Use, b: Use, both_write: bool) -> None:
-        """`a` writes bytes that `b` reads, or writes too, in some iteration."""
+        """Check two uses, where `a` writes bytes that `b` reads or also writes in some
+        iteration."""
         step = self.loop.steps[a.step]
         if a.step == b.step:
             if isinstance(step, Loop):
@@ -243,7 +238,7 @@ class _Proof:
         )
 
     def is_overwritten_between(self, write: Use, read: Use) -> bool:
-        """Whether a step writes over what `write` wrote before `read` in the same iteration."""
+        """Whether a step overwrites what `write` wrote before `read` in the same iteration."""
         return any(
             x.step not in (write.step, read.step)
             and not self.before[write.step] >> x.step & 1
@@ -266,7 +261,7 @@ class _Proof:
         return len(at) == 1 or self.was_written(carry.new, track, at[1:], times[1:], read)
 
     def is_linked(self, read: Use) -> bool:
-        """Whether a read finds what the stage before it left."""
+        """Whether a read finds what the previous stage left."""
         track = read.track
         return any(
             link.element == read.value
@@ -276,8 +271,8 @@ class _Proof:
         )
 
     def was_written(self, value: str, track: Track, at: Times, times: Times, read: Use) -> bool:
-        """Whether `value` was written at these places in the iterations before `times`, one behind
-        the other, and is still there for `read`."""
+        """Whether `value` was written at these places in the iteration before each of `times` and
+        is still there for `read`."""
         return any(
             w.value == value
             and w.track.covers(track, at, int(times[0]) - 1)
@@ -286,8 +281,7 @@ class _Proof:
         )
 
     def is_from_outside(self, read: Use) -> bool:
-        """Whether a read finds an element of a scanned value, or a value that was there before the
-        loop."""
+        """Whether a read finds an element of a scanned value, or a value from before the loop."""
         track, value = read.track, read.value
         stack = next((s for s in self.loop.scanned if s.element == value), None)
         if stack is not None:
@@ -317,11 +311,11 @@ class _Proof:
         after: Use | None = None,
         until: Use | None = None,
     ) -> bool:
-        """Whether a step writes over bytes `at` in the segment of `track`, as many as it has.
+        """Whether a step overwrites the bytes at `at` in the segment of `track`, as many as it has.
 
-        In iterations `first` to `last`; in the one after `last` besides the steps that do not come
-        after `until`; with `after`, in the one before `first` besides those that come after it,
-        and that is then taken off: `first` is that iteration plus one.
+        This is asked for iterations `first` to `last`, plus the steps of the next iteration that do
+        not come after `until`. With `after`, it also covers the steps after it in the iteration
+        before `first`; `first` is then that iteration plus one.
         """
         for x in self.writes:
             if x.track.place.segment != track.place.segment:
@@ -336,7 +330,7 @@ class _Proof:
         return False
 
     def comes_after(self, x: Use, use: Use) -> bool:
-        """A kernel that reads and writes in place reads first."""
+        """Whether `x` follows `use` in an iteration; a kernel in place reads first."""
         return x.step == use.step or bool(self.before[x.step] >> use.step & 1)
 
     def comes_before(self, x: Use, use: Use) -> bool:
@@ -348,7 +342,8 @@ class _Proof:
         return whole.start + (number[::-1] if self.loop.reverse else number) * size
 
     def check_end(self) -> None:
-        """What the loop leaves lies where it says, and what it begins with is among its reads."""
+        """Check that the loop's results are where it declares them, and that its initial values are
+        among its reads."""
         loop = self.loop
         for carry in loop.carries:
             if carry.initial not in loop.reads or carry.last not in loop.writes:
@@ -363,7 +358,8 @@ class _Proof:
                 raise self.error(f"{range_text(stack.place)} does not hold each %{stack.element}")
 
     def is_left(self, carry: LoopCarry) -> bool:
-        """Whether the last iteration of its stage leaves the new carry where the last one lies."""
+        """Whether the last iteration of its stage leaves the new carry where the last one is
+        declared."""
         end = carry.stage + self.loop.length
         whole, after = self.track(carry.last), np.array([end], np.int64)
         at = np.array([carry.last.start], np.int64)
@@ -375,7 +371,8 @@ class _Proof:
         )
 
     def is_stacked(self, stack: Stack, size: int) -> bool:
-        """Whether every iteration leaves its element in the stack, and no later one spoils it."""
+        """Whether every iteration leaves its element in the stack, and no later one overwrites
+        it."""
         at = self.elements(stack.place, size)
         first = replace(stack.place, start=int(at[0]), stop=int(at[0]) + size)
         element, begin = self.track(first), stack.stage

@@ -1,16 +1,16 @@
-"""Plans played over a shadow of the memory, with a vector clock for each stream.
+"""Execute plans over a shadow of the memory, with a vector clock per stream.
 
-A clock says how many steps of every stream are known to have ended before the stream's next step
-begins. A record stores its stream's clock, a wait takes the maximum with the stored one. So "step
-p before step q" is one comparison: q's clock, at p's stream, has reached p's place.
+A clock holds, for each stream, how many of its steps are known to have ended before the clock's
+stream continues. A record stores its stream's clock; a wait takes the maximum with the stored one.
+So "step p before step q" is one comparison: q's clock at p's stream has reached p's position.
 
-The memory is cut at every start and stop of a range. A cell knows the value that it holds, the
-step that wrote it and, for each stream, the last step that has read it since. A read must come
-after the cell's writer and find the value that it names; a write must come after the writer and
-all readers. Since every write comes after the one before it, this covers every pair of steps that
-touch a byte and do not both only read it. (The method is FastTrack's: Flanagan and Freund, 2009.)
-A loop is one step. What it leaves may overlap: a stack, and the last carry, its last element.
-Launches of one kernel that draws tickets share its counters, which are as memory that each writes.
+The memory is cut at every start and stop of a range. Each cell knows the value that it holds, the
+step that wrote it and, for each stream, the last step that read it since. A read must follow the
+cell's writer and find the value that it names; a write must follow the writer and all readers.
+Since every write follows the one before it, this covers every pair of steps that touch a byte and
+do not both only read it. (The method is FastTrack's: Flanagan and Freund, 2009.) A loop is one
+step, whose results may overlap: a stack, and the last carry, its last element. Launches of one
+kernel that draws tickets share its counters, which count as memory that each writes.
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Range, Record, St
 
 VectorClock = np.ndarray[Any, np.dtype[np.int32]]
 COUNTERS = "counters of "
-"""What the names of such memory begin with."""
+"""The prefix of the names of such memory."""
 NOTHING = -1
 """No value, no step."""
 
 
 def ranges(step: Step) -> tuple[Range, ...]:
-    """What `step` reads and writes."""
+    """The ranges that `step` reads and writes."""
     return reads_of(step) + writes_of(step)
 
 
 def reads_of(step: Step) -> tuple[Range, ...]:
-    """What `step` reads."""
+    """The ranges that `step` reads."""
     if isinstance(step, Launch | Loop):
         return step.reads
     return (step.source,) if isinstance(step, Copy) else ()
 
 
 def writes_of(step: Step) -> tuple[Range, ...]:
-    """What `step` writes."""
+    """The ranges that `step` writes."""
     if isinstance(step, Launch | Loop):
         return step.writes
     return (step.target,) if isinstance(step, Copy) else ()
 
 
 def counters_of(step: Step, plan: Plan) -> tuple[Range, ...]:
-    """The counters of tickets that `step` draws: memory of its kernel's own."""
+    """The ticket counters that `step` uses, as memory of its kernel."""
     if isinstance(step, Launch) and plan.kernels[step.kernel].draws_tickets:
         return (Range(f"{COUNTERS}{step.kernel}", 0, 1, "tickets"),)
     return ()
 
 
 def named(index: int, step: Step) -> str:
-    """Such as `step 14 (s1 launch conv2_wgrad)`."""
+    """Text such as `step 14 (s1 launch conv2_wgrad)`."""
     match step:
         case Launch():
             what = f"launch {step.kernel}"
@@ -75,16 +75,17 @@ def named(index: int, step: Step) -> str:
 
 
 def range_text(place: Range) -> str:
-    """Such as `conv1=work+0..1152000`, in bytes."""
+    """Text such as `conv1=work+0..1152000`, in bytes."""
     return f"{place.value}={place.segment}+{place.start}..{place.stop}"
 
 
 class Shadow:
-    """The plans played one after the other on construction, on one arena; PlanError if a pair of
-    steps is not ordered, a read does not find its value, or a step may run before the plan begins
-    or after it ends. `pairs` counts, for each cell, the pairs of steps that were compared.
+    """Executes plans one after another on one arena, on construction.
 
-    State of one name is the same memory in all plans. Inputs and outputs differ in every run.
+    Raises PlanError if two steps are not ordered, if a read does not find its value, or if a step
+    may run before the plan begins or after it ends. `pairs` counts, for each cell, the pairs of
+    steps that were compared. State of one name is the same memory in all plans; inputs and outputs
+    differ in every run.
     """
 
     def __init__(self, plans: Sequence[Plan]) -> None:
@@ -100,7 +101,8 @@ class Shadow:
         self.cells = self._cut()
         self.stream_of = np.zeros(steps + 1, np.int32)
         self.place_of = np.zeros(steps + 1, np.int32)
-        """A step's place on its stream; the last entry is 0, so that NOTHING comes before all."""
+        """A step's position on its stream; the last entry is 0, so that NOTHING precedes
+        everything."""
         self.names: dict[frozenset[str], int] = {}
         """The number of each set of values that a cell holds at once."""
         self.held = np.full(len(self.cells), NOTHING, np.int32)
@@ -110,7 +112,7 @@ class Shadow:
             self._play(run)
 
     def _cut(self) -> dict[tuple[str, int], int]:
-        """The number of the cell that begins at each (memory, byte), ascending in a memory."""
+        """The number of the cell that begins at each (memory, byte), ascending within a memory."""
         cuts = set()
         for run, plan in enumerate(self.plans):
             bound = [b.place for b in (*plan.state, *plan.inputs, *plan.outputs)]
@@ -121,7 +123,7 @@ class Shadow:
         return {cut: number for number, cut in enumerate(sorted(cuts))}
 
     def _memory(self, run: int, place: Range) -> tuple[str, int]:
-        """The memory in which `place` lies, and the byte of its segment where that begins."""
+        """The memory of `place`, and the byte of its segment where that memory begins."""
         if place.segment == "work" or place.segment.startswith(COUNTERS):
             return place.segment, 0
         if place.segment == "io":
@@ -133,18 +135,21 @@ class Shadow:
         return f"state {bindings[index].value.name}", bindings[index].place.start
 
     def _slice(self, run: int, place: Range) -> slice:
+        """The cells of a range."""
         memory, origin = self._memory(run, place)
         cells = self.cells
         return slice(cells[memory, place.start - origin], cells[memory, place.stop - origin])
 
     def _number(self, *values: str) -> int:
+        """The content number of a set of values."""
         return self.names.setdefault(frozenset(values), len(self.names))
 
     def _values_of(self, cell: int) -> frozenset[str]:
-        """The values that a cell of this number holds."""
+        """The values in a cell with this content number."""
         return frozenset() if cell == NOTHING else list(self.names)[cell]
 
     def _play(self, run: int) -> None:
+        """Execute the plan of a run."""
         plan, first = self.plans[run], self.first[run]
         self.held[:] = NOTHING
         for binding in (*plan.state, *plan.inputs):
@@ -172,7 +177,7 @@ class Shadow:
         self._check_end(run)
 
     def _touch(self, run: int, index: int, step: Launch | Copy | Loop, now: VectorClock) -> None:
-        """Check and note the reads, then the writes of `step`, whose clock is `now`."""
+        """Check and record the reads, then the writes of `step`, whose clock is `now`."""
         number = self.first[run] + index
         reads, writes = reads_of(step), writes_of(step) + counters_of(step, self.plans[run])
         names = [step.source.value] if isinstance(step, Copy) else [r.value for r in writes]
@@ -198,8 +203,8 @@ class Shadow:
     def _check_order(
         self, number: int, place: Range, does: str, others: VectorClock, did: str, now: VectorClock
     ) -> None:
-        """Step `number`, which `does` something at `place`, comes after all steps `others`, each
-        of which `did` something there."""
+        """Check that step `number`, which `does` something at `place`, follows all steps `others`,
+        each of which `did` something there."""
         if len(others) == 1:  # most ranges are one cell, for which NumPy's loops take too long
             other = others.item()
             self.pairs += other != NOTHING
@@ -223,14 +228,14 @@ class Shadow:
         )
 
     def _meets(self, a: int, one: Range, b: int, other: Range) -> bool:
-        """Whether the range `one` of step a and `other` of step b have a cell in common."""
+        """Whether the range `one` of step a and `other` of step b share a cell."""
         cells, others = (
             self._slice(bisect_right(self.first, n) - 1, r) for n, r in ((a, one), (b, other))
         )
         return bool(cells.start < others.stop and others.start < cells.stop)
 
     def _locate(self, number: int) -> tuple[str, Step]:
-        """The name of a step, with its plan, and the step."""
+        """The name of a step with its plan, and the step."""
         run = bisect_right(self.first, number) - 1
         steps, index = self.plans[run].steps, number - self.first[run]
         again = " again" if run and self.plans[run] is self.plans[0] else ""
@@ -238,6 +243,7 @@ class Shadow:
         return f"plan {self.plans[run].name}{again}, {named(place, steps[index])}", steps[index]
 
     def _check_value(self, run: int, index: int, place: Range, cells: slice) -> None:
+        """Check that cells hold the value that a read names."""
         wrong = self._without(place.value, cells)
         if wrong is not None:
             plan = self.plans[run]
@@ -248,7 +254,7 @@ class Shadow:
             )
 
     def _without(self, value: str, cells: slice) -> frozenset[str] | None:
-        """What a cell without `value` holds; None if there is no such cell."""
+        """The values of a cell that lacks `value`; None if there is no such cell."""
         held = self.held[cells]
         for other in held[held != self._number(value)]:
             if value not in self._values_of(other):
@@ -256,6 +262,7 @@ class Shadow:
         return None
 
     def _check_join(self, plan: Plan) -> None:
+        """Check that the end on stream 0 follows all steps."""
         for stream, clock in enumerate(self.now):
             if self.now[0, stream] < clock[stream]:
                 last = max(
@@ -269,7 +276,7 @@ class Shadow:
                 )
 
     def _check_end(self, run: int) -> None:
-        """Each output holds its value, and each state one value."""
+        """Check that each output holds its value, and each state one value."""
         plan = self.plans[run]
         for binding in plan.outputs:
             if self._without(binding.place.value, self._slice(run, binding.place)) is not None:
@@ -287,6 +294,7 @@ class Shadow:
 
 
 def _check_shared_state(plans: Sequence[Plan]) -> None:
+    """Raise PlanError if plans give state of one name different types."""
     types: dict[str, Value] = {}
     for plan in plans:
         for binding in plan.state:

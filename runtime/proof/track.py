@@ -1,5 +1,4 @@
-"""A range of a loop's body in all iterations at once, and what two of them have to do with each
-other."""
+"""Ranges of a loop's body in all iterations at once, and the relations between two of them."""
 
 from __future__ import annotations
 
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from graphc.runtime.plan.plan import STILL, Move, Range
+from graphc.runtime.proof.shadow import range_text
 
 Times = np.ndarray[Any, np.dtype[np.int64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -18,34 +18,39 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True)
 class Track:
-    """A range in the iterations `begin` to `end` (exclusive) of the `count` ones of a loop that is
-    inside `depth` others."""
+    """A range in iterations `begin` to `end` (exclusive) of a loop."""
 
     place: Range
+    """The range."""
     depth: int
+    """The number of loops around the loop."""
     count: int
+    """Iterations of the loop."""
     begin: int
+    """The first iteration in which it is used."""
     end: int
+    """The iteration after the last."""
 
     @property
     def size(self) -> int:
+        """Bytes of the range."""
         return self.place.stop - self.place.start
 
     @property
     def outer(self) -> tuple[Move, ...]:
-        """How it moves with the loops around."""
+        """Its movement with the enclosing loops."""
         moves = [m if m.stride and m.period > 1 else STILL for m in self.place.moves[: self.depth]]
         return (*moves, *[STILL] * (self.depth - len(moves)))
 
     @property
     def move(self) -> Move:
-        """How it moves with the loop."""
+        """Its movement with the loop."""
         move = self.place.moves[self.depth] if len(self.place.moves) > self.depth else STILL
         return move if move.stride and move.period > 1 and self.count > 1 else STILL
 
     @cached_property
     def starts(self) -> Times:
-        """The first byte in each of all iterations, in the first one of the loops around."""
+        """The first byte in each iteration of the loop, in the first one of the enclosing loops."""
         times = np.arange(self.count, dtype=np.int64)
         return self.place.start + times % self.move.period * self.move.stride
 
@@ -56,21 +61,21 @@ class Track:
 
     @cached_property
     def at(self) -> Times:
-        """The first byte in each of those."""
+        """The first byte in each of these."""
         return self.starts[self.begin : self.end]
 
     @cached_property
     def hull(self) -> tuple[int, int]:
-        """From the first byte in any iteration to the last."""
+        """The first byte in any iteration, and the end."""
         return int(self.at.min()), int(self.at.max()) + self.size
 
     def may_meet(self, other: Track) -> bool:
-        """Whether the two could meet in some iterations."""
+        """Whether the two could share a byte in some iterations, by their hulls."""
         (a, b), (c, d) = self.hull, other.hull
         return self.place.segment == other.place.segment and a < d and c < b
 
     def meets(self, other: Track) -> bool:
-        """Whether the two touch a byte in one and the same iteration."""
+        """Whether the two share a byte in one and the same iteration."""
         if not self.may_meet(other):
             return False
         begin, end = max(self.begin, other.begin), min(self.end, other.end)
@@ -78,7 +83,8 @@ class Track:
         return bool(((apart < other.size) & (-apart < self.size)).any())
 
     def covers(self, track: Track, at: Times, begin: int) -> bool:
-        """Whether it lies at `at`, as many bytes as `track`, in as many iterations from `begin`."""
+        """Whether it covers the bytes at `at`, as many as `track` has, in as many iterations from
+        `begin`."""
         end = begin + len(at)
         return (
             self.place.segment == track.place.segment
@@ -109,7 +115,25 @@ class Track:
         return False
 
 
+@dataclass(frozen=True)
+class Use:
+    """A read or write by a step of a loop's body."""
+
+    step: int
+    """The step's number in the body."""
+    value: str
+    """The value's name."""
+    track: Track
+    """Its bytes in all iterations."""
+
+    @property
+    def text(self) -> str:
+        """Text such as `h=work+0..1152`, with the range of the first iteration of all loops."""
+        return range_text(self.track.place)
+
+
 def is_within(track: Track, whole: Track) -> bool:
+    """Whether all bytes of `track` are within `whole`."""
     (a, b), (c, d) = track.hull, whole.hull
     same = track.place.segment == whole.place.segment and track.outer == whole.outer
     return same and c <= a and b <= d
@@ -126,7 +150,7 @@ def same_place(whole: Track, track: Track, start: int) -> bool:
 
 
 def could_meet(a: Track, b: Track, around: Sequence[int]) -> bool:
-    """Whether two ranges meet in some iterations of the loops around and of their own."""
+    """Whether two ranges meet in some iterations of the enclosing loops and of their own."""
     if a.place.segment != b.place.segment:
         return False
     apart = np.zeros(1, np.int64)

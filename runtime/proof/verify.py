@@ -1,15 +1,14 @@
-"""Proof that a plan's streams and events order all that must be ordered. Shares no code with the
+"""Prove that a plan's streams and events order all that must be ordered. Shares no code with the
 planner: it reads the plan alone.
 
-First each step by itself: its ranges lie in their segments, it writes no input, its kernel allows
-what it does in place, its event is recorded once and before it is waited for. Then the plan is
-played over shadow memory (`shadow.py`): every two steps that touch a byte, and do not both only
-read it, are ordered by streams and events; every read finds the value that it names.
+First each step is checked alone: its ranges are within their segments, it writes no input, its
+kernel allows its in-place writes, and its event is recorded once and before any wait. Then the plan
+is executed over shadow memory (`shadow.py`): every two steps that touch a byte, and do not both
+only read it, are ordered by streams and events, and every read finds the value that it names.
 
-Every step must come after the beginning on stream 0 and before the end on stream 0. A plan is
-played twice in a row, so that it is proved to follow itself. A loop is proved by itself
-(`loop_proof.py`) and played as one step. That a joined launch does what its steps do is proved
-beside (`joined_proof.py`).
+Every step must follow the beginning on stream 0 and precede the end on stream 0. A plan is executed
+twice in a row, so that it is proved to follow itself. A loop is proved separately (`loop_proof.py`)
+and executed as one step, and so are joined launches (`joined_proof.py`).
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ from graphc.runtime.proof.loop_proof import prove
 from graphc.runtime.proof.shadow import Shadow, named, range_text, ranges, writes_of
 
 LINE = 64
-"""Bytes: every value starts on a multiple of it."""
+"""Bytes of the alignment of every value."""
 
 
 def verify(plan: Plan) -> Certificate:
-    """Prove `plan`, followed by itself. Raises PlanError with the two steps, their ranges and what
-    is missing."""
+    """Prove `plan`, followed by itself. Raises PlanError with the two steps, their ranges and the
+    missing order."""
     pairs = _check_shape(plan)
     return _certificate(plan.name, (plan,), pairs + Shadow((plan, plan)).pairs)
 
 
 def verify_sequence(first: Plan, second: Plan) -> Certificate:
-    """Prove `first` followed by `second` on one device, on one arena, state of one name being the
+    """Prove `first` followed by `second` on one device and arena, with state of one name as the
     same bytes. Raises PlanError."""
     pairs = _check_shape(first) + _check_shape(second)
     pairs += Shadow((first, second)).pairs
@@ -46,6 +45,7 @@ def verify_sequence(first: Plan, second: Plan) -> Certificate:
 
 
 def _certificate(name: str, plans: Sequence[Plan], pairs: int) -> Certificate:
+    """The certificate of plans that were proved together."""
     steps = [step for plan in plans for step in all_steps(plan.steps)]
 
     def count(kind: type[Step]) -> int:
@@ -71,8 +71,8 @@ def _certificate(name: str, plans: Sequence[Plan], pairs: int) -> Certificate:
 
 
 def _needed(steps: Sequence[Step], beginning: int = 0) -> int:
-    """How many waits let their stream come after steps, or after the `beginning` on stream 0, that
-    it does not come after already."""
+    """The number of waits that order their stream after steps, or after the `beginning` on stream
+    0, that nothing else orders before."""
     ended: dict[int, int] = {0: beginning}
     events: dict[int, int] = {}
     needed = 0
@@ -90,8 +90,8 @@ def _needed(steps: Sequence[Step], beginning: int = 0) -> int:
 
 
 def _check_shape(plan: Plan) -> int:
-    """All that can be said of each step by itself; of a loop that is much. Returns the pairs of
-    steps that were compared for it."""
+    """Check each step by itself, and prove loops and joined launches. Returns the number of pairs
+    compared for these."""
     number = 0
     _check_steps(plan, plan.steps, 0)
     pairs = check_joined(plan)
@@ -115,8 +115,8 @@ def _check_shape(plan: Plan) -> int:
 
 
 def _check_steps(plan: Plan, steps: Sequence[Step], number: int, looped: bool = False) -> None:
-    """Streams and events of `steps`, the first of which has this number, their kernels and sizes;
-    of those in loops too."""
+    """Check streams, events, kernels and sizes of `steps`, numbered from `number`, and of steps in
+    loops."""
     recorded: set[int] = set()
     for step in steps:
         problem = _step_problem(step, plan, recorded, looped)
@@ -131,7 +131,7 @@ def _check_steps(plan: Plan, steps: Sequence[Step], number: int, looped: bool = 
 
 
 def _segment_ends(plan: Plan) -> dict[str, int]:
-    """The bytes of each segment. Raises PlanError where bindings overlap or have another size."""
+    """The bytes of each segment. Raises PlanError where bindings overlap or have the wrong size."""
     for segment, bindings in (("state", plan.state), ("io", (*plan.inputs, *plan.outputs))):
         end, before = 0, ""
         for binding in sorted(bindings, key=lambda b: (b.place.start, b.place.stop)):
@@ -173,6 +173,7 @@ def _step_problem(step: Step, plan: Plan, recorded: set[int], looped: bool) -> s
 
 
 def _launch_problem(launch: Launch, plan: Plan, looped: bool) -> str:
+    """What is wrong with a launch; "" if nothing is."""
     kernel = plan.kernels.get(launch.kernel)
     if kernel is None:
         return "has no kernel"
@@ -189,8 +190,8 @@ def _launch_problem(launch: Launch, plan: Plan, looped: bool) -> str:
 def _place_problem(
     step: Step, plan: Plan, segments: dict[str, int], parts: set[tuple[str, int]]
 ) -> str:
-    """What is wrong with where a step outside of loops reads and writes, or nothing. `parts` are
-    the beginnings of what loops use: a carry may lie anywhere in its stack."""
+    """What is wrong with the ranges of a step outside of loops; "" if nothing is. `parts` are the
+    beginnings of what loops use: a carry may be anywhere in its stack."""
     for place in ranges(step):
         if not 0 <= place.start <= place.stop <= segments.get(place.segment, -1):
             return f"uses {range_text(place)}, which is outside its segment"
@@ -206,6 +207,7 @@ def _place_problem(
 
 
 def _overlap_problem(launch: Launch, plan: Plan) -> str:
+    """What is wrong with a launch's overlapping ranges; "" if nothing is."""
     allowed = set(plan.kernels[launch.kernel].inplace)
     written = sorted((w.segment, w.start, n) for n, w in enumerate(launch.writes) if _size(w))
     for (*_, one), (*_, other) in pairwise(written):

@@ -1,7 +1,7 @@
-"""A simulated GPU: the CUDA text, compiled for this machine, behind the interface of PyCUDA.
+"""A simulated GPU: the CUDA text, compiled for this machine, behind PyCUDA's interface.
 
-`Simulator` has the names of `pycuda.driver`. Kernels run on fibers; what streams do runs as late
-and in as strange an order as CUDA allows. docs/simulator.md says what it finds.
+`Simulator` has the names of `pycuda.driver`. Kernels run on fibers; streams run as late and in as
+adverse an order as CUDA allows. docs/simulator.md lists what it finds.
 """
 
 from graphc.runtime.sim.driver import Simulator

@@ -1,7 +1,7 @@
-"""Compiling CUDA text for the simulated GPU: a C++ compiler with a header that stands for CUDA's.
+"""Compile CUDA text for the simulated GPU: a C++ compiler with a header that stands for CUDA's.
 
-The text is not changed. What is put behind it exports each kernel: a function that unpacks the
-arguments of a launch. A check build calls the simulator at each load and store.
+The text is not changed. Appended code exports each kernel as a function that unpacks the arguments
+of a launch. A check build calls the simulator at each load and store.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ GCC = (
     "-fno-gnu-unique",  # static variables of templates must not be shared between modules
     "-fno-extern-tls-init",
 )
-"""What clang does without being told."""
+"""What clang does by default."""
 LINK = ("-nodefaultlibs", "-Wl,-Bsymbolic,--no-as-needed", "-lm", "-lc")
 CHECK = (
     "-fsanitize=thread",
@@ -62,14 +62,14 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 def compile_text(text: str, name: str, check: bool, where: str = "") -> bytes:
-    """A shared object of the kernels in `text`. CompileError if it does not compile; lines are
-    those of the file `name`.cu, which is `text`."""
+    """A shared object of the kernels in `text`. Raises CompileError; lines are those of the file
+    `name`.cu, which is `text`."""
     return _object([(text, name)], check, f"kernel {name}", where)
 
 
 def compile_texts(kernels: Sequence[tuple[str, str, str]], check: bool) -> list[bytes]:
     """The object of each (text, name, where): one for all, which takes half the time. If that does
-    not compile, one each: the CompileError is that of one kernel."""
+    not compile, one each, so that the CompileError is that of one kernel."""
     if len(kernels) > 1:
         names = ", ".join(name for _, name, _ in kernels)
         texts = [(text, name) for text, name, _ in kernels]
@@ -100,8 +100,8 @@ def _flags(compiler: Compiler, check: bool, what: str) -> tuple[str, ...]:
 
 
 def exports(text: str) -> str:
-    """What exports the kernels of a text. They may be declared in any namespace: functions with
-    C linkage and one name are the same."""
+    """The code that exports the kernels of a text. They may be in any namespace: functions with C
+    linkage and one name are the same."""
     bare = _COMMENT.sub(" ", text)
     lines = []
     for bounds, cluster, name, parameters in _KERNEL.findall(bare):

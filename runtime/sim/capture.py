@@ -1,7 +1,7 @@
-"""Capturing what streams are given as a graph, and playing graphs, as CUDA does.
+"""Capture work on streams as a graph, and launch graphs, as CUDA does.
 
-A capture begins on one stream. Another stream takes part from when it waits for an event that was
-recorded in the capture, and must be joined by the first stream, directly or not, before the end.
+A capture begins on one stream. Another stream takes part once it waits for an event recorded in the
+capture, and the first stream must join it, directly or not, before the end.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ class Captured(Protocol):
 
 
 class Capture:
-    """A graph in the making."""
+    """A graph under construction."""
 
     def __init__(self, origin: Queue, owner: Callable[[Bytes, str], int]) -> None:
         self.origin = origin
         self.open = True
         self.streams: set[Captured] = set()
-        """All streams that take part."""
+        """All streams that take part in the capture."""
         self.nodes: list[StreamOperation] = []
         self.ends: dict[Queue, list[StreamOperation]] = {origin: []}
-        """What the next operation on each stream that takes part comes after."""
+        """The operations that the next one on each stream must follow."""
         self._accesses = Accesses({})
         self._owner = owner
 
     def put(self, queue: Queue, operation: StreamOperation) -> None:
-        """Add an operation. RaceError if it is not ordered with all it must be."""
+        """Add an operation. Raises RaceError if it is not ordered with all it must be."""
         number = len(self.nodes) + 1  # grows along every stream
         operation.place(queue, number, self.ends[queue], {})
         self._accesses.add(operation, self._owner)
@@ -43,11 +43,11 @@ class Capture:
         self.ends[queue] = [operation]
 
     def join(self, queue: Queue, operations: Iterable[StreamOperation]) -> None:
-        """Let what comes on the stream be after these; the stream takes part from now on."""
+        """Order later work of the stream after `operations`; the stream takes part from now on."""
         self.ends.setdefault(queue, []).extend(operations)
 
     def finish(self) -> None:
-        """End the capture. LogicError if a stream has forked and was not joined."""
+        """End the capture. Raises LogicError if a stream has forked and was not joined."""
         self.open = False
         for stream in self.streams:
             stream.capture = None
@@ -67,7 +67,8 @@ class Capture:
 
 
 class ReplayableGraph:
-    """A finished capture. It runs as one operation; its nodes run in any order that it allows."""
+    """A finished capture. It runs as one operation; its nodes run in any order that its edges
+    allow."""
 
     def __init__(self, nodes: list[StreamOperation], choice: random.Random, log: list[str]) -> None:
         self.nodes = nodes
@@ -77,7 +78,7 @@ class ReplayableGraph:
 
     @property
     def shape(self) -> list[tuple[str, set[int]]]:
-        """Each node's name, and the numbers of those that it comes after."""
+        """Each node's name, and the numbers of its predecessors."""
         number = {node: i for i, node in enumerate(self.nodes)}
         return [(node.name, {number[other] for other in node.after}) for node in self.nodes]
 
@@ -107,7 +108,7 @@ class ReplayableGraph:
 
 
 def merged(ranges: Iterable[Bytes]) -> tuple[Bytes, ...]:
-    """The same bytes, ranges that overlap being one."""
+    """The same bytes, with overlapping ranges merged."""
     result: list[Bytes] = []
     for place in sorted(ranges):
         if result and place.start < result[-1].stop:

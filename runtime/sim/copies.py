@@ -1,7 +1,7 @@
 """Copies and fills of the simulated driver, with PyCUDA's names and arguments.
 
-A copy from the host checks that its source has not changed between the call and the copy; a copy
-to the host fills its destination with 0xFF bytes first, which a host that does not wait will see.
+A copy from the host checks that its source has not changed between the call and the copy; a copy to
+the host first fills its destination with 0xFF bytes, which a host that does not wait will see.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from graphc.runtime.sim.queues import Bytes, StreamOperation
 
 
 class CopyFunctions(SimulatedDevice):
-    """What `Simulator` copies with. Addresses are integers or what `int()` makes one of."""
+    """The copy functions of `Simulator`. Addresses are integers or convertible by `int()`."""
 
     def memcpy_htod_async(self, dest: Any, src: Array, stream: Stream | None = None) -> None:
         """Copy a page-locked array to the device."""

@@ -1,9 +1,9 @@
-"""The simulated driver: `Simulator` has the names that `pycuda.driver` has, and behaves as it does.
+"""The simulated driver: `Simulator` has the names and the behaviour of `pycuda.driver`.
 
-It is stricter than CUDA where CUDA accepts in silence what is surely a mistake: every stream is
-non-blocking, asynchronous copies take page-locked memory, no event is waited for that was never
-recorded, nothing is freed that pending work uses. Beyond PyCUDA there are `compile`, the capture
-of graphs, and byte ranges that a launch declares.
+It is stricter than CUDA where CUDA silently accepts what is surely a mistake: every stream is
+non-blocking, asynchronous copies take page-locked memory, an event must be recorded before it is
+waited for, and memory that pending work uses is not freed. Beyond PyCUDA it has `compile`, graph
+capture, and byte ranges that launches declare.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from graphc.runtime.sim.module import CooperativeFunction, Function, Module
 
 GIB = 1 << 30
 MAP_MARK = 0x70616D2D656C6974
-"""What a simulated tensor map begins with."""
+"""The first word of a simulated tensor map."""
 
 
 class Simulator(CopyFunctions):
-    """One simulated device and the driver that drives it.
+    """One simulated device with its driver.
 
-    `seed` decides the order of threads, blocks and streams, `policy` is "random", "lazy" or
-    "eager" (see queues.py). With `check` modules are built with checks of every access, and
-    launches are compared with the bytes that they declare. `memory` is the device's, in bytes. A
-    launch may take `seconds` of processor time.
+    `seed` decides the order of threads, blocks and streams, `policy` is "random", "lazy" or "eager"
+    (see queues.py). With `check` modules are built with checks of every access, and launches are
+    compared with the bytes that they declare. `memory` is the device's, in bytes. A launch may take
+    `seconds` of processor time.
     """
 
     Error, LogicError, MemoryError, LaunchError = Error, LogicError, MemoryError, LaunchError
@@ -79,7 +79,7 @@ class Simulator(CopyFunctions):
         return objects.Event(self, flags)
 
     def mem_alloc(self, nbytes: int) -> objects.DeviceAllocation:
-        """Memory of the device; MemoryError if it is too small. Starts at a multiple of 256."""
+        """Memory of the device, aligned to 256 bytes. Raises MemoryError if it is too small."""
         self.require_context()
         return objects.DeviceAllocation(self, nbytes)
 
@@ -106,19 +106,19 @@ class Simulator(CopyFunctions):
     """Whether it has cooperative launches."""
 
     def cooperative(self, buffer: bytes, name: str) -> CooperativeFunction:
-        """The kernel of that name of a module, to be launched with all of its blocks at once."""
+        """The kernel `name` of a module, for cooperative launches."""
         return self.module_from_buffer(buffer).get_cooperative(name)
 
     begins_early = True
-    """Whether launches may begin before those that they wait for have ended. Here none does."""
+    """Whether it has programmatic dependent launches; none of its launches begins early."""
 
     def early(self, buffer: bytes, name: str) -> Function:
-        """The kernel of that name of a module, whose launches begin early."""
+        """The kernel `name` of a module, for programmatic dependent launches."""
         return self.module_from_buffer(buffer).get_function(name)
 
     def tensor_map(self, address: int, matrix: TensorMap) -> bytes:
         """How the simulated TMA copies panels of a matrix at this address (`MapOfMatrix` in
-        bulk.h). LogicError where cuTensorMapEncodeTiled would fail."""
+        bulk.h). Raises LogicError where cuTensorMapEncodeTiled would fail."""
         if address % 16 or matrix.pitch % 16:
             raise LogicError(
                 f"tensor_map: 16 has to divide the address {address:#x} and the pitch of "
@@ -129,7 +129,7 @@ class Simulator(CopyFunctions):
 
     def compile(self, text: str, name: str, where: str = "") -> bytes:
         """The "cubin" of CUDA text whose file is called `name`: a shared object of this machine.
-        CompileError, naming the kernel and `where` it comes from, if it is not valid C++."""
+        Raises CompileError, naming the kernel and its origin `where`, if it is not valid C++."""
         return compile_text(text, name, self.check, where)
 
     def compile_all(self, kernels: Sequence[tuple[str, str, str]]) -> list[bytes]:
@@ -137,20 +137,20 @@ class Simulator(CopyFunctions):
         return compile_texts(kernels, self.check)
 
     def begin_capture(self, stream: objects.Stream) -> None:
-        """What `stream`, and streams that fork from it, are given becomes a graph's nodes."""
+        """Capture what `stream`, and streams that fork from it, are given as a graph."""
         if stream.capture is not None:
             raise LogicError(f"begin_capture: {stream} is being captured already")
         stream.capture = Capture(stream.queue, self._owner)
         stream.capture.streams.add(stream)
 
     def raise_priority(self, stream: objects.Stream) -> None:
-        """Nothing: streams run in adversarial order, whatever their priority."""
+        """Does nothing: streams run in adversarial order, whatever their priority."""
 
     def end_capture(
         self, stream: objects.Stream, before: CapturedGraph | None = None
     ) -> CapturedGraph:
-        """The graph: `before`, brought up to date, if its nodes and edges are the same. LogicError
-        if a forked stream was not joined."""
+        """The captured graph: `before`, updated, if its nodes and edges are the same. Raises
+        LogicError if a forked stream was not joined."""
         capture = stream.capture
         if capture is None or capture.origin is not stream.queue:
             raise LogicError(f"end_capture: no capture began on {stream}")
@@ -160,7 +160,7 @@ class Simulator(CopyFunctions):
 
 
 class CapturedGraph:
-    """A graph that is ready to be launched."""
+    """An executable graph."""
 
     def __init__(self, driver: Simulator, capture: Capture) -> None:
         self._driver = driver
@@ -168,12 +168,12 @@ class CapturedGraph:
         self.nodes = tuple(node.name for node in capture.nodes)
 
     def try_update(self, other: CapturedGraph) -> bool:
-        """Whether it does from now on what `other` does: nodes and edges have to be the same."""
+        """Update it to do what `other` does; returns False if their nodes or edges differ."""
         if self._graph.shape != other._graph.shape:
             return False
         self._graph = other._graph
         return True
 
     def launch(self, stream: objects.Stream) -> None:
-        """Put one run of the whole graph on the stream."""
+        """Launch the whole graph on the stream."""
         self._driver.put(stream, self._graph.operation())

@@ -1,4 +1,4 @@
-"""The variables of shared memory of a compiled kernel, read from its file's symbol table."""
+"""Read the shared-memory variables of a compiled kernel from its symbol table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SYMBOL_TABLE, _THREAD_LOCAL = 2, 6
 
 
 class Variable(NamedTuple):
-    """`nbytes` bytes of shared memory from `offset` on."""
+    """A variable of `nbytes` bytes of shared memory at `offset`."""
 
     offset: int
     nbytes: int
@@ -18,7 +18,8 @@ class Variable(NamedTuple):
 
 
 def shared_variables(image: bytes) -> list[Variable]:
-    """The thread-local variables of an ELF file of 64 bits: `__shared__` makes them."""
+    """The thread-local variables of a 64-bit ELF file, which `__shared__` variables are compiled
+    to."""
     (table,) = struct.unpack_from("<Q", image, 0x28)
     size, count = struct.unpack_from("<HH", image, 0x3A)
     sections = [struct.unpack_from("<IIQQQQIIQQ", image, table + i * size) for i in range(count)]
@@ -37,7 +38,7 @@ def shared_variables(image: bytes) -> list[Variable]:
 
 
 def variable_name(symbol: str) -> str:
-    """The last name in a mangled symbol: that of the variable, for one inside a function."""
+    """The last name in a mangled symbol: the variable's, for one inside a function."""
     at, last = symbol.rfind("E"), symbol
     while at >= 0:
         match = re.match(r"E(\d+)", symbol[at:])

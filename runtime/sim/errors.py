@@ -4,11 +4,11 @@ from graphc.base.errors import RunError
 
 
 class Error(RunError):
-    """Anything that the simulated driver or a kernel on it gets wrong."""
+    """Any mistake of a caller of the simulated driver, or of a kernel on it."""
 
 
 class LogicError(Error):
-    """A call that CUDA refuses, or that it takes in silence and that is surely a mistake."""
+    """A call that CUDA rejects, or silently accepts though it is surely a mistake."""
 
 
 class MemoryError(Error):
@@ -16,8 +16,8 @@ class MemoryError(Error):
 
 
 class LaunchError(Error):
-    """A kernel did what no kernel may: the message names the kernel, block, thread and line."""
+    """A kernel made a mistake; the message names the kernel, block, thread and line."""
 
 
 class RaceError(Error):
-    """Two operations on the same bytes, one of them a write, that nothing puts in order."""
+    """Two unordered operations on the same bytes, one of them a write."""

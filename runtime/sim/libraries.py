@@ -1,4 +1,4 @@
-"""Library calls on the simulated GPU: computed by NumPy, in a stream's order."""
+"""Library calls on the simulated GPU, computed by NumPy in a stream's order."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ STEPS: dict[str, Callable[..., Array]] = {
     "relu_grad": lambda d, y: ReluGrad().reference(d, y)[0],
     "cast": lambda x: x,
 }
+"""The epilogue steps by op name."""
 
 
 class Library:
-    """The library of a simulated device for products or for convolutions, with the names of
-    `CublasLt` and `Cudnn`."""
+    """The library of a simulated device, with the interface of `CublasLt` and `Cudnn`."""
 
     title = "NumPy"
 
@@ -38,12 +38,12 @@ class Library:
         self._driver = driver
 
     def prepare(self, call: Call) -> PreparedCall:
-        """The call, ready to be put on streams."""
+        """The call, ready to be issued on streams."""
         return PreparedCall(self._driver, call)
 
 
 class PreparedCall:
-    """A call; its one algorithm is NumPy's, and leaves its workspace alone."""
+    """A call. Its one algorithm is NumPy's, and leaves its workspace alone."""
 
     workspaces = (4096,)
 
@@ -60,7 +60,8 @@ class PreparedCall:
         scratch: Iterable[Sequence[Any]] = (),
         completes: bool = True,
     ) -> Callable[[], None]:
-        """What puts the call on the stream; as `Function._launch_kernel` for the rest."""
+        """A function that issues the call on the stream; the other arguments are those of
+        `Function._launch_kernel`."""
         ranges = [tuple(Bytes(*place) for place in places) for places in (reads, writes, scratch)]
         call = self._call
         name = "a product" if isinstance(call, Product) else "a convolution"
@@ -119,7 +120,7 @@ def _convolve(p: Convolution, addresses: Sequence[int]) -> None:
 def _keep(
     x: CallTensor, made: Array, number: int, values: dict[int, Array], addresses: Sequence[int]
 ) -> None:
-    """Round what a step makes to its dtype, and store it if it has a place."""
+    """Round a step's result to its dtype, and store it if it has an argument."""
     narrow = convert(made, Type((), x.dtype).numpy_dtype)
     values[number] = widened(narrow)
     if x.argument is not None:

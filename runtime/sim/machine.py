@@ -1,4 +1,4 @@
-"""The simulated device itself: its memory, the order in which it works, and who may ask it to."""
+"""The simulated device: its memory, its work order, and the contexts that may use it."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class Queued(Protocol):
 
 
 class SimulatedDevice:
-    """One simulated device. Arguments are those of `Simulator`, the driver."""
+    """One simulated device. The arguments are those of `Simulator`, the driver."""
 
     def __init__(self, seed: int, policy: str, memory: int, seconds: float) -> None:
         self.seconds = seconds
         self.memory = Memory(memory)
         self.scheduler = Scheduler(seed, policy, self._owner)
         self.host = self.scheduler.new_queue()
-        """What the host does itself, at once."""
+        """The host's own operations, which run at once."""
         self.log = self.scheduler.log
         self._contexts = threading.local()
 
     def require_context(self) -> None:
-        """LogicError if the calling thread has no context."""
+        """Raise LogicError if the calling thread has no context."""
         if not self.contexts:
             raise LogicError("no context is current in this thread: push one")
 
@@ -62,7 +62,7 @@ class SimulatedDevice:
             self.scheduler.put(stream.queue, operation)
 
     def run_now(self, operation: StreamOperation) -> None:
-        """Let the host do an operation, and wait for it."""
+        """Let the host run an operation, and wait for it."""
         self.require_context()
         self.scheduler.put(self.host, operation)
         self.scheduler.wait([operation])

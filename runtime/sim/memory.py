@@ -1,4 +1,4 @@
-"""Memory of one simulated device: what is allocated, and the host's page-locked arrays."""
+"""Memory of one simulated device: its allocations, and the host's page-locked arrays."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Memory:
         native.free(address)
 
     def owner(self, place: Bytes, name: str) -> int:
-        """The start of the allocation that the bytes lie in; HOST for those of the host.
+        """The start of the allocation that contains the bytes; HOST for those of the host. Raises
         LogicError for bytes of the device that are not allocated."""
         if not native.on_device(place.start):
             return HOST

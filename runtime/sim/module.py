@@ -13,14 +13,14 @@ from graphc.runtime.sim.objects import Stream
 from graphc.runtime.sim.queues import Bytes, StreamOperation
 
 SHARED_BYTES = 48 * 1024
-"""What a launch may take of shared memory without being allowed more."""
+"""Bytes of shared memory that a launch may use without being allowed more."""
 MOST_SHARED_BYTES = 227 * 1024
 DYNAMIC_SHARED = 8
 """CUDA's number of the attribute MAX_DYNAMIC_SHARED_SIZE_BYTES."""
 THREADS = 1024
 MULTIPROCESSORS = 8
-"""Of a cooperative launch as many blocks run at once. Few, so that each plays several blocks' work
-and has several threads' stacks in this machine's memory."""
+"""Blocks of a cooperative launch that run at once. Few, so that each does several blocks' work and
+all threads' stacks fit this machine's memory."""
 
 
 class Module:
@@ -31,11 +31,11 @@ class Module:
         self._loaded = native.Loaded(buffer)
 
     def get_function(self, name: str) -> Function:
-        """The kernel of that name. LogicError if there is none."""
+        """The kernel of that name. Raises LogicError if there is none."""
         return Function(self._driver, self._loaded.kernel(name))
 
     def get_cooperative(self, name: str) -> CooperativeFunction:
-        """The kernel of that name, all blocks of which run at once. LogicError if there is none."""
+        """The kernel of that name, for cooperative launches. Raises LogicError if there is none."""
         return CooperativeFunction(self._driver, self._loaded.kernel(name))
 
 
@@ -53,7 +53,7 @@ class Function:
         self.max_threads_per_block = kernel.threads or THREADS
 
     def set_attribute(self, attribute: int, value: int) -> None:
-        """Only MAX_DYNAMIC_SHARED_SIZE_BYTES means anything here."""
+        """Set an attribute; only MAX_DYNAMIC_SHARED_SIZE_BYTES has an effect."""
         if attribute == DYNAMIC_SHARED:
             if value > MOST_SHARED_BYTES:
                 raise LogicError(
@@ -63,7 +63,7 @@ class Function:
             self._dynamic_shared = value
 
     def prepare(self, arg_types: Sequence[Any]) -> Function:
-        """Let prepared calls take arguments of these types, as characters of `struct`."""
+        """Set the argument types of prepared calls, as characters of `struct`."""
         self._formats = [str(each) for each in arg_types]
         return self
 
@@ -95,10 +95,10 @@ class Function:
         """Launch with a packed buffer of arguments, each aligned to its size.
 
         `reads`, `writes` and `scratch` are (start, stop) or (start, stop, name) in bytes: what the
-        kernel may read, what it writes as a whole (or, with a period and a number behind the name,
-        so many bytes at the start of each period), and what it may write and read back. Several
-        launches that together write `writes` come one after another on one stream, with
-        `completes` false on all but the last. Where none is given nothing is checked against them.
+        kernel may read, what it must write completely (or, with a period and a number after the
+        name, that many bytes at the start of each period), and what it may write and read back.
+        Several launches that together write `writes` run one after another on one stream, with
+        `completes` false on all but the last. Without any of these nothing is checked.
         """
         arguments = bytes(arg_buf)
         milliseconds = round(self._driver.seconds * 1000)
@@ -148,13 +148,13 @@ class Function:
 
 
 class CooperativeFunction(Function):
-    """A kernel whose blocks may wait for each other: all of a launch run at once."""
+    """A kernel whose blocks may wait for each other: all blocks of a launch run at once."""
 
     cooperative = True
 
     def blocks(self, threads: int, shared: int, each: int = 1) -> int:
-        """The most blocks of a launch, of so many threads and bytes of dynamic shared memory, with
-        at most `each` on a multiprocessor: one."""
+        """The most blocks of a launch with these threads and bytes of dynamic shared memory, at
+        most `each` per multiprocessor, which is one here."""
         return MULTIPROCESSORS
 
     def _check_shape(self, extents: native.Extents) -> None:

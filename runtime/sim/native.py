@@ -24,7 +24,8 @@ FORWARD, BACKWARD, SHUFFLED = ORDERS = (0, 1, 2)
 """In which order threads and blocks run."""
 
 LOCK = threading.RLock()
-"""One launch at a time. Memory may be freed by the collector while this thread holds it."""
+"""Allows one launch at a time. It is reentrant, as the collector may free memory while this thread
+holds it."""
 
 _serials = itertools.count(1)
 
@@ -91,27 +92,34 @@ class _Request(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Extents:
-    """Blocks, threads per block, bytes of dynamic shared memory, the processor time that the
-    launch may take, and whether its blocks run at once."""
+    """The configuration of a launch."""
 
     grid: tuple[int, int, int]
+    """Blocks along each axis."""
     block: tuple[int, int, int]
+    """Threads along each axis."""
     shared: int
+    """Bytes of dynamic shared memory."""
     milliseconds: int
+    """Processor time that the launch may take."""
     cooperative: bool = False
+    """Whether all blocks run at once."""
 
 
 @dataclass(frozen=True)
 class Declared:
-    """The bytes that a launch may read, writes, and may use for itself."""
+    """The bytes that a launch may read, must write, and may use as scratch."""
 
     reads: tuple[Bytes, ...] = ()
+    """Bytes that it may read."""
     writes: tuple[Bytes, ...] = ()
+    """Bytes that it must write."""
     scratch: tuple[Bytes, ...] = ()
+    """Bytes that it may write and read back."""
 
     @functools.cached_property
     def packed(self) -> tuple[Any, int]:
-        """An array of ranges, one per range of bytes whatever is done with it, and its length."""
+        """An array of ranges, one per range of bytes, and its length."""
         done: dict[tuple[int, int], list[Any]] = {}
         for kind, places in enumerate((self.reads, self.writes, self.scratch)):
             for place in places:
@@ -137,7 +145,7 @@ class LaunchGroup:
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """The simulator; its symbols are global, for kernels to be resolved against. CompileError."""
+    """The simulator, with global symbols that kernels resolve against. Raises CompileError."""
     loaded = _load(simulator_object(), ctypes.RTLD_GLOBAL)
     for name in ("allocate", "base", "size"):
         getattr(loaded, f"graphc_sim_{name}").restype = ctypes.c_uint64
@@ -155,6 +163,7 @@ def allocate(nbytes: int) -> int:
 
 
 def free(address: int) -> None:
+    """Free memory of the device."""
     with LOCK:
         library().graphc_sim_free(ctypes.c_uint64(address))
 
@@ -166,7 +175,7 @@ def on_device(address: int) -> bool:
 
 
 def wrote(address: int, nbytes: int) -> None:
-    """The host, or a copy, has given bytes of the device a value."""
+    """Note that the host, or a copy, has written bytes of the device."""
     with LOCK:
         library().graphc_sim_wrote(ctypes.c_uint64(address), ctypes.c_uint64(nbytes))
 
@@ -211,7 +220,7 @@ class Loaded:
         return ", from ".join(dict.fromkeys(lines)) or offset
 
     def _base(self) -> int:
-        """Where the file's first byte is loaded."""
+        """The address where the file's first byte is loaded."""
         touch = ctypes.cast(self.library.graphc_sim_touch, ctypes.c_void_p).value
         with open("/proc/self/maps") as maps:
             regions = [line.split() for line in maps]
@@ -227,10 +236,11 @@ class NativeKernel:
     module: Loaded
     name: str
     threads: int = field(init=False)
-    """Its __launch_bounds__; 0: none."""
+    """Its __launch_bounds__; 0 for none."""
     cluster: int = field(init=False)
-    """Blocks of a cluster, by its __cluster_dims__; 1: none."""
+    """Blocks of a cluster, by its __cluster_dims__; 1 for none."""
     packed_bytes: int = field(init=False)
+    """Bytes of its packed arguments."""
 
     def __post_init__(self) -> None:
         library = self.module.library
@@ -251,9 +261,11 @@ class NativeKernel:
         opening: bool,
         completes: bool,
     ) -> None:
-        """Run a launch now. LaunchError if a check finds something. `group` is that of the
-        launches that write `declared.writes`, of which this one is the first (`opening`), the
-        last (`completes`), both or neither."""
+        """Run a launch now. Raises LaunchError if a check finds something.
+
+        `group` is that of the launches that write `declared.writes`, of which this one is the first
+        (`opening`), the last (`completes`), both or neither.
+        """
         module = self.module
         ranges, count = declared.packed
         with LOCK:
@@ -300,7 +312,7 @@ class NativeKernel:
 
 def touched(address: int, nbytes: int, group: LaunchGroup) -> bytes:
     """For each byte 1 if the launches of the group have read it, 2 if they have written it, 3 if
-    both. Of check builds."""
+    both; for check builds."""
     result = ctypes.create_string_buffer(nbytes)
     with LOCK:
         library().graphc_sim_touched(

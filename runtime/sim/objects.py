@@ -81,7 +81,7 @@ class Context:
 
 
 class Stream:
-    """A queue of work. Nothing of it runs before the host waits for something."""
+    """A queue of work. Nothing runs before the host waits for something."""
 
     def __init__(self, driver: SimulatedDevice, flags: int) -> None:
         if flags != NON_BLOCKING:
@@ -93,7 +93,7 @@ class Stream:
         self.queue = driver.scheduler.new_queue()
         self.capture: Capture | None = None
         self.group: native.LaunchGroup | None = None
-        """Of the launches that leave some of their outputs to the next one."""
+        """The group of launches that leave some of their outputs to the next one."""
 
     @property
     def handle(self) -> int:
@@ -103,7 +103,7 @@ class Stream:
         return str(self.queue)
 
     def synchronize(self) -> None:
-        """Let the host wait for all that was put on the stream."""
+        """Let the host wait for all work on the stream."""
         self._driver.require_context()
         if self.capture is not None:
             raise LogicError(f"{self}: synchronize on a stream that is being captured")
@@ -113,7 +113,7 @@ class Stream:
         return self.queue.last is None or self.queue.last.done
 
     def wait_for_event(self, event: Event) -> None:
-        """Let what is put on the stream from now on begin after the event."""
+        """Make later work on the stream wait for the event."""
         self._driver.require_context()
         if event.captured is not None:
             self._join_capture(event)
@@ -148,7 +148,7 @@ class Event:
         self._seconds = 0.0
 
     def record(self, stream: Stream | None = None) -> Event:
-        """Mark what has been put on the stream so far."""
+        """Mark the stream's work so far."""
         self._driver.require_context()
         if stream is not None and stream.capture is not None:
             self.captured = stream.capture, list(stream.capture.ends[stream.queue])
@@ -165,7 +165,7 @@ class Event:
         return self
 
     def query(self) -> bool:
-        """Whether what it marks has ended."""
+        """Whether the work before it has ended."""
         return self._recorded().done
 
     def time_since(self, event: Event) -> float:
@@ -192,7 +192,7 @@ class Event:
 
 
 class DeviceAllocation:
-    """Memory of the device; `int()` is its address."""
+    """Memory of the device; `int()` gives its address."""
 
     def __init__(self, driver: SimulatedDevice, nbytes: int) -> None:
         self._driver = driver
@@ -204,7 +204,7 @@ class DeviceAllocation:
     __index__ = __int__
 
     def free(self) -> None:
-        """Give the memory back. LogicError if work that has not run uses it."""
+        """Free the memory. Raises LogicError if pending work uses it."""
         if self._address:
             pending = self._driver.scheduler.accesses.pending(self._address)
             if pending is not None:

@@ -1,12 +1,12 @@
-"""Streams of the simulated GPU: which operation comes before which, and when each one runs.
+"""Streams of the simulated GPU: which operation precedes which, and when each one runs.
 
 Order is decided when an operation is put on a stream. Each operation has a vector clock: for each
 stream, the number of operations that have ended before it begins. Operations that touch the same
-bytes, one of them writing, must be ordered by those clocks, else it is a RaceError at once.
+bytes, one of them writing, must be ordered by those clocks, else a RaceError is raised at once.
 
-What is put on a stream runs when the host waits for something. Then, of all operations whose
-predecessors are done, a seeded choice picks the next one: any ("random"), one that the host waits
-for, so that everything else lags ("lazy"), or one that it does not wait for ("eager").
+Work on streams runs when the host waits for something. Then, of all operations whose predecessors
+are done, a seeded choice picks the next one: any ("random"), one that the host waits for, so that
+everything else lags ("lazy"), or one that it does not wait for ("eager").
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ VectorClock = dict[int, int]
 
 
 class Bytes(NamedTuple):
-    """The addresses `start` to `stop` (exclusive); `name` is whose they are, for messages. With a
-    `period` only the first `live` bytes of each are meant where they are written."""
+    """The addresses `start` to `stop` (exclusive); `name` names them in messages.
+
+    With a `period`, writes cover only the first `live` bytes of each period.
+    """
 
     start: int
     stop: int
@@ -39,23 +41,31 @@ class Bytes(NamedTuple):
 
 @dataclass(eq=False)
 class StreamOperation:
-    """Work for a stream. `prepare` runs when it is put there, `run` takes what that returned."""
+    """Work on a stream. `prepare` runs when it is put there, `run` gets its result."""
 
     name: str
+    """The name in messages."""
     run: Callable[[Any], None]
     reads: tuple[Bytes, ...] = ()
+    """Bytes that it reads."""
     writes: tuple[Bytes, ...] = ()
+    """Bytes that it writes."""
     prepare: Callable[[], Any] = lambda: None
     queue: Queue | None = None
+    """The stream that it was put on; None before."""
     tick: int = 0
+    """Its number on the stream."""
     clock: VectorClock = field(default_factory=dict)
+    """For each stream, the operations that precede it."""
     after: list[StreamOperation] = field(default_factory=list)
+    """Operations that must run before it."""
     done: bool = False
+    """Whether it has run."""
 
     def place(
         self, queue: Queue, tick: int, after: Iterable[StreamOperation], clock: VectorClock
     ) -> None:
-        """Let it be the queue's operation number `tick`, behind those of `after` and `clock`."""
+        """Make it operation `tick` of the queue, after the operations of `after` and `clock`."""
         self.queue, self.tick, self.after = queue, tick, list(after)
         self.clock = dict(clock)
         for other in self.after:
@@ -63,12 +73,13 @@ class StreamOperation:
         self.clock[queue.number] = tick
 
     def before(self, clock: VectorClock) -> bool:
+        """Whether it precedes an operation with this clock."""
         assert self.queue is not None
         return clock.get(self.queue.number, 0) >= self.tick
 
 
 class Queue:
-    """A stream's operations that have not run, its last one, and what its next one waits for."""
+    """A stream's pending operations, its last one, and what its next one waits for."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -82,19 +93,19 @@ class Queue:
 
 
 Entry = tuple[Bytes, bool, StreamOperation]
-"""Bytes, whether they are written, and by whom."""
+"""Bytes, whether they are written, and the operation."""
 
 
 class Accesses:
-    """Who touched which bytes, as far as a later operation could be unordered with it."""
+    """Past accesses, as far as a later operation could be unordered with them."""
 
     def __init__(self, host: VectorClock) -> None:
         self._host = host
         self._touched: dict[int, list[Entry]] = {}
 
     def add(self, operation: StreamOperation, owner: Callable[[Bytes, str], int]) -> None:
-        """Check an operation against the earlier ones. `owner` says whose bytes they are (the
-        start of an allocation, 0 for the host), and refuses those that are nobody's."""
+        """Check an operation against the earlier ones. `owner` gives the owner of bytes (the start
+        of an allocation, 0 for the host) and rejects unallocated ones."""
         ranges = [(r, False) for r in operation.reads] + [(w, True) for w in operation.writes]
         places = [(owner(place, operation.name), place, writes) for place, writes in ranges]
         for start, place, writes in places:
@@ -108,14 +119,14 @@ class Accesses:
             self._touched[start] = [*kept, newest]
 
     def _matters(self, entry: Entry, newest: Entry) -> bool:
-        """Whether an access may race with one to come that does not race with a newer one."""
+        """Whether an access may race with a later one that does not race with `newest`."""
         (old, wrote, other), (place, writes, operation) = entry, newest
         inside = place.start <= old.start and old.stop <= place.stop
         replaced = inside and (writes or not wrote) and other.before(operation.clock)
         return not replaced and not other.before(self._host)
 
     def pending(self, start: int) -> StreamOperation | None:
-        """An operation that has not run and touches the allocation at `start`."""
+        """A pending operation that touches the allocation at `start`; None if there is none."""
         entries = self._touched.get(start, ())
         return next((operation for _, _, operation in entries if not operation.done), None)
 
@@ -143,7 +154,8 @@ class Scheduler:
         return self.queues[-1]
 
     def put(self, queue: Queue, operation: StreamOperation) -> StreamOperation:
-        """Put an operation on a queue. RaceError if it is not ordered with all it must be."""
+        """Put an operation on a queue. Raises RaceError if it is not ordered with all it must
+        be."""
         last = [queue.last] if queue.last else []
         operation.place(queue, queue.tick + 1, [*last, *queue.joined], self.host)
         self.accesses.add(operation, self._owner)
@@ -152,7 +164,7 @@ class Scheduler:
         return operation
 
     def wait(self, operations: Iterable[StreamOperation | None]) -> None:
-        """The host waits for these operations."""
+        """Let the host wait for these operations."""
         awaited = [o for o in operations if o is not None]
         needed = _predecessors(awaited)
         if len(self.log) > LOGGED:
@@ -181,7 +193,7 @@ class Scheduler:
         return self.random.choice(ready)
 
     def drop(self) -> None:
-        """Let nothing that waits run: what an error leaves of the queues."""
+        """Drop all pending work, after an error."""
         for queue in self.queues:
             for operation, _ in queue.waiting:
                 operation.done = True
@@ -189,7 +201,7 @@ class Scheduler:
 
 
 def join(clock: VectorClock, other: VectorClock) -> None:
-    """Let `clock` be after all that `other` is after."""
+    """Order `clock` after all that `other` is after."""
     for queue, tick in other.items():
         if clock.get(queue, 0) < tick:
             clock[queue] = tick
@@ -200,7 +212,7 @@ def _ready(operation: StreamOperation) -> bool:
 
 
 def _predecessors(operations: Sequence[StreamOperation]) -> set[StreamOperation]:
-    """The operations and all that must run before them and have not."""
+    """The operations and all pending ones that must run before them."""
     found: set[StreamOperation] = set()
     stack = list(operations)
     while stack:

@@ -1,1 +1,1 @@
-"""Choices by measurement: the number of streams, and which kernel computes a node."""
+"""Choices by measurement: the number of streams, and the kernel of a node."""

@@ -16,23 +16,29 @@ SOURCE = PLAYER_SOURCE.parent / "limits.cpp"
 
 @dataclass(frozen=True)
 class DeviceLimits:
-    """Floating-point operations and bytes per microsecond; `origin` says where they are from."""
+    """The peak rates of a device."""
 
     flops: float
+    """Floating-point operations per microsecond."""
     bytes: float
+    """Bytes per microsecond."""
     origin: str
+    """Where the figures come from."""
 
     def share(self, flops: int, nbytes: int, microseconds: float) -> float:
-        """The part of the time that the machine's limit would take: of arithmetic or of memory,
-        whichever is nearer. Arrays that stay in caches may be above 1."""
+        """The fraction of the time that the limiting rate, arithmetic or memory, would need. Arrays
+        that stay in caches may exceed 1."""
         least = max(flops / self.flops, nbytes / self.bytes)
         return least / microseconds if microseconds else 0.0
 
 
 def limits_of(device: str, threads: int) -> DeviceLimits:
-    """The limits of a device. Those of this machine's CPU are measured for so many threads, in some
-    tenths of a second; the best that was ever seen counts, since others may use the machine. Those
-    of a GPU are its data sheet's."""
+    """The limits of a device.
+
+    Those of this machine's CPU are measured for `threads` in some tenths of a second; the best
+    result ever seen counts, since others may use the machine. Those of a GPU come from its data
+    sheet.
+    """
     if kind_of(device) is not CPU:
         rates = kind_of(device).rates
         return DeviceLimits(rates.flops, rates.bytes, "estimated")

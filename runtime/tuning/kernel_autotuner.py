@@ -1,11 +1,11 @@
-"""Choose among the kernels that could compute a node by measurement (`tune=True`).
+"""Choose a node's kernel by measurement (`tune=True`).
 
-Lowering ranks its candidates by a model of the machine, whose constants are those of one core, or
-those of no GPU that was measured. Here the first of them are built and played one after another on
-scratch arrays, and the model's first is replaced by another only where that is faster by more than
-the noise. A choice is kept in the cache by machine and by the candidates' text, so a layer is
-measured once. It is made for each kernel alone, before anything knows of streams: the bits of
-results are those of every number of streams.
+Lowering ranks its candidates by a model of the machine, whose constants describe one core, or a GPU
+that was never measured. Here the first of them are built and run one after another on scratch
+arrays, and the model's choice is replaced only by one that is faster by more than the noise. A
+choice is cached by machine and by the candidates' text, so a layer is measured once. It is made for
+each kernel alone, independently of streams, so results have the same bits with every number of
+streams.
 """
 
 from __future__ import annotations
@@ -30,19 +30,18 @@ from graphc.runtime.tuning.stream_autotuner import compare, decide, ratio
 from graphc.runtime.tuning.timing import Play
 
 SECONDS = 0.5
-"""What the measurement of one node may take, beside one call of each candidate."""
+"""Seconds that the measurement of a node may take, besides one call of each candidate."""
 FEWEST_ROUNDS = 3
-"""Rounds of measurement: fewer say nothing."""
+"""The fewest rounds of a meaningful measurement."""
 FORMAT = 4
-"""Of what is kept in the cache."""
+"""The format of cached choices."""
 
 
 class Trial(Protocol):
-    """A device on which kernels are played. `machine` is all that their times depend on, `clock`
-    says what they have taken so far. `library` is what takes such calls there, "" if nothing does;
-    `workspaces` says for each algorithm that it has for one how many bytes of workspace that takes."""
+    """A device on which kernels are run for measurement."""
 
     machine: str
+    """Everything that their times depend on."""
 
     def clock(self) -> float: ...
     def library(self, call: Call) -> str: ...
@@ -51,7 +50,8 @@ class Trial(Protocol):
 
 
 def measure(plays: Sequence[Play], clock: Callable[[], float]) -> tuple[int, str]:
-    """The index of the fastest, 0 unless another is faster by more than the noise, and why."""
+    """The index of the fastest, 0 unless another is faster by more than the noise, and the
+    reason."""
     for play in plays:
         play()
     samples = compare(plays[0], dict(enumerate(plays[1:], 2)), SECONDS, clock)
@@ -65,21 +65,23 @@ def measure(plays: Sequence[Play], clock: Callable[[], float]) -> tuple[int, str
 
 @dataclass(frozen=True)
 class TunedNode:
-    """A node and the kernels that may compute it, the model's first; behind them those that are a
-    `call` of a library, if one takes such calls."""
+    """A node and its candidates."""
 
     node: Node
+    """The node."""
     generated: Sequence[Kernel]
+    """The generated kernels, the model's choice first."""
     call: Call | None
+    """The library call that could replace them; None if there is none."""
 
     def candidates(self, trial: Trial) -> list[Kernel]:
-        """All of them."""
+        """All kernels, library calls last."""
         found = list(self.generated)
         if self.call is not None:
             assert isinstance(self.node, KernelNode)
             title = trial.library(self.call)
-            rooms = enumerate(trial.workspaces(self.call))
-            found += [call_kernel(self.node, self.call, title, n, room) for n, room in rooms]
+            sizes = enumerate(trial.workspaces(self.call))
+            found += [call_kernel(self.node, self.call, title, n, size) for n, size in sizes]
         return found
 
     def kernel(self, index: int, trial: Trial) -> Kernel:
@@ -89,7 +91,7 @@ class TunedNode:
         )
 
     def key(self, trial: Trial) -> str:
-        """What a choice depends on."""
+        """The cache key of a choice."""
         asked = self.call and (self.call, trial.library(self.call))
         return cache.choice_key(
             FORMAT, trial.machine, asked, *(k.canonical for k in self.generated)
@@ -103,9 +105,11 @@ def tuned(
     trial: Trial,
     libraries: bool = False,
 ) -> dict[str, Kernel]:
-    """`kernels`, by their nodes' first outputs, with what is fastest in place of what the model
-    takes for it. Only contractions have candidates; with `libraries` some are calls of one. In
-    loops, where each iteration's operands lie behind those of the last, those are not asked."""
+    """`kernels`, by their nodes' first outputs, with the fastest candidates.
+
+    Only contractions have several; with `libraries` some candidates are library calls, except in
+    loops, where each iteration's operands have other addresses.
+    """
     lacking: set[str] = set()
     equal: dict[str, list[TunedNode]] = {}
     for each in (graph, *bodies(graph)):
@@ -132,8 +136,8 @@ def tuned(
 
 
 def _choice(key: str, layer: TunedNode, trial: Trial) -> tuple[int, int, str]:
-    """The number of the kernel to take, how many there are, and why: as it was remembered, else by
-    measurement."""
+    """The number of the chosen kernel, the number of candidates, and the reason; remembered or
+    measured."""
     remembered = cache.recall_choice(key)
     if remembered is not None:
         index, count, why = remembered

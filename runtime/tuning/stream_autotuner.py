@@ -1,17 +1,17 @@
 """Choose the number of streams by measurement (`streams="auto"`).
 
-1. Nothing is measured where more streams than one are estimated to gain nothing: where kernels
-   fill the device by themselves, or each waits for the one before it.
-2. The plan of one stream is played on scratch state and scratch inputs, never the user's; the times
-   of its kernels arrange plans of 2 and 4 streams. Those that take more memory than allowed, or
-   5 % more than one stream, or gain nothing by these times, are out.
-3. Plans are played in turn, that of one stream twice in each round: the ratio of the two is the
-   noise of this run. The calls take at most a second in all.
-4. More streams than one are kept if the median of their ratios to one stream is below 1 by more
-   than the noise, and by more than one per cent; of those the fewest that are as good as the best.
-   So the choice is not slower than one stream by more than that.
+1. Nothing is measured where several streams are estimated to gain nothing: where kernels fill the
+   device, or each waits for the one before.
+2. The plan of one stream runs on scratch state and scratch inputs, never the user's; the times of
+   its kernels arrange plans of 2 and 4 streams. Plans are dropped if they take more memory than
+   allowed, or 5 % more than one stream, or gain nothing by these times.
+3. Plans run in turn, that of one stream twice in each round: the ratio of the two is the noise of
+   this run. The calls take at most a second in all.
+4. Several streams are kept if the median of their ratios to one stream is below 1 by more than the
+   noise, and by more than one per cent; of those the fewest that are as good as the best. So the
+   choice is not slower than one stream by more than that.
 
-The choice is kept in the cache, by machine and plan, with the times that its plan was arranged by.
+The choice is cached by machine and plan, with the times that its plan was arranged by.
 """
 
 from __future__ import annotations
@@ -39,29 +39,29 @@ from graphc.runtime.plan.text import MEASURED
 from graphc.runtime.tuning.timing import Timing
 
 CANDIDATES = (2, 4)
-"""Numbers of streams that are measured beside one."""
+"""Numbers of streams that are measured besides one."""
 SECONDS = 1.0
-"""What the calls of all measurements may take together."""
+"""Seconds that the calls of all measurements may take."""
 PROFILE_SHARE = 0.1
-"""The share of it that the times of single kernels may take."""
+"""The fraction of these that timing single kernels may take."""
 LEAST_GAIN = 0.02
-"""The share of a call's estimated time that more streams must gain to be measured."""
+"""The fraction of a call's estimated time that more streams must gain to be measured."""
 LEAST_DIFFERENCE = 0.01
-"""The share of a call's measured time that they must gain to be kept."""
+"""The fraction of a call's measured time that they must gain to be kept."""
 MOST_PRICE = 0.05
-"""The share of one stream's work memory that more streams may take beyond it."""
+"""The fraction of one stream's work memory that more streams may add."""
 FEWEST_ROUNDS = 5
 MOST_ROUNDS = 200
 """Rounds of measurement: fewer say nothing, more say no more."""
 FORMAT = 1
-"""Of what is kept in the cache."""
+"""The format of cached choices."""
 
 PlanFor = Callable[[int, Mapping[str, float]], Plan]
-"""The verified plan of so many streams, by measured microseconds of kernels."""
+"""The verified plan for a number of streams, given measured microseconds of kernels."""
 
 
 class MeasuredProgram(Protocol):
-    """What `load` of a device gives."""
+    """A loaded program that can be timed."""
 
     def run(self, inputs: Sequence[Array]) -> list[Array]: ...
     def profile(self, inputs: Sequence[Array], repeats: int) -> list[Timing]: ...
@@ -72,16 +72,20 @@ Load = Callable[[Plan, Mapping[str, StateBuffer]], MeasuredProgram]
 
 @dataclass(frozen=True)
 class Choice:
-    """`streams` for the `reason`, with the `figures` of the measurement if there was one, and the
-    microseconds of kernels that the plan is arranged by."""
+    """The chosen number of streams."""
 
     streams: int
+    """The number of streams."""
     reason: str
+    """Why it was chosen."""
     figures: str = ""
+    """The figures of the measurement; "" if there was none."""
     measured: Mapping[str, float] = field(default_factory=dict)
+    """Microseconds of kernels that the plan is arranged by."""
 
     @property
     def notes(self) -> list[str]:
+        """The plan's notes about the choice."""
         figures = [f"{MEASURED} streams: {self.figures}"] if self.figures else []
         return [f"streams: auto chose {self.streams}: {self.reason}", *figures]
 
@@ -93,9 +97,11 @@ def choose_plan(
     limit: int | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Plan:
-    """The plan of one, two or four streams that is fastest on this machine, which `machine` names
-    for the cache; None where nothing can be measured. `limit` are the bytes of work memory that
-    a plan may take."""
+    """The plan of one, two or four streams that is fastest on this machine.
+
+    `machine` names the machine for the cache; None where nothing can be measured. `limit` is the
+    most bytes of work memory.
+    """
     one = plan_for(1, {})
     if not _may_gain(one.estimate.least, one.estimate.serial):
         choice = Choice(1, "more gain nothing by the estimate")
@@ -139,12 +145,14 @@ class _Trial:
         self.left = SECONDS
 
     def choice(self) -> Choice:
+        """The choice, measured if several streams may gain."""
         try:
             return self.measured_choice()
         except (RunError, MemoryError):
             return Choice(1, "the device could not be measured")
 
     def measured_choice(self) -> Choice:
+        """The choice by measurement."""
         log("info", f"streams: measuring {self.one.name}, for at most {SECONDS:g} s")
         state = {b.value.name: _buffer(b.value.type) for b in self.one.state}
         inputs = [filled(b.value.type.shape, b.value.type.numpy_dtype) for b in self.one.inputs]
@@ -175,7 +183,7 @@ class _Trial:
         return Choice(count, reason, figures, kernels)
 
     def timed(self, play: Callable[[], object]) -> float:
-        """Seconds of a call, which are gone then."""
+        """Seconds of a call, which are deducted from the budget."""
         begin = self.clock()
         play()
         spent = self.clock() - begin
@@ -194,7 +202,7 @@ class _Trial:
         return {t.name: round(t.microseconds / t.calls, 3) for t in rows if t.name != "copy"}
 
     def candidates(self, kernels: Mapping[str, float]) -> tuple[dict[int, Plan], str]:
-        """The plans worth a measurement, and why others are not."""
+        """The plans worth measuring, and why others are not."""
         found: dict[int, Plan] = {}
         reasons = []
         for count in CANDIDATES:
@@ -217,7 +225,7 @@ def compare(
     seconds: float,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[int, list[float]]:
-    """Seconds of calls of `others` by number of streams, of `one` as 1 and again as 0, one in each
+    """Seconds of calls of `others` by number of streams, and of `one` as 1 and again as 0, once per
     round. The rounds end before they have taken `seconds`."""
     calls = {1: one, **others, 0: one}
     samples: dict[int, list[float]] = {count: [] for count in calls}
@@ -237,8 +245,8 @@ def compare(
 
 
 def decide(samples: Mapping[int, Sequence[float]]) -> tuple[int, float]:
-    """(streams, noise) by the ratios of each round to its two calls of one stream. The noise is how
-    far those two lie apart: what their ratio's median differs from 1 by, or its uncertainty."""
+    """(streams, noise) from the ratios of each round to its two calls of one stream. The noise is
+    how far those two differ: their ratio's median from 1, or its uncertainty."""
     again = [b / a for a, b in zip(samples[1], samples[0], strict=True)]
     noise = max(abs(median(again) - 1), uncertainty(again))
     ratios = {n: ratio(samples, n) for n in samples if n > 1}
@@ -250,13 +258,13 @@ def decide(samples: Mapping[int, Sequence[float]]) -> tuple[int, float]:
 
 
 def ratio(samples: Mapping[int, Sequence[float]], count: int) -> float:
-    """The median of what so many streams take in a round as a share of what one takes."""
+    """The median time of `count` streams as a fraction of one stream's in the same round."""
     rounds = zip(samples[count], samples[1], samples[0], strict=True)
     return median(2 * t / (a + b) for t, a, b in rounds)
 
 
 def uncertainty(ratios: Sequence[float]) -> float:
-    """Half the width of the interval in which the median lies with some 95 per cent: 1.57
+    """Half the width of the interval that contains the median with about 95 per cent: 1.57
     interquartile ranges over the root of the count (McGill, Tukey and Larsen, 1978)."""
     low, _, high = quantiles(ratios, n=4)
     return 1.57 * (high - low) / math.sqrt(len(ratios))
@@ -279,7 +287,7 @@ def _buffer(type: Type) -> StateBuffer:
 
 
 def filled(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Numbers of an ordinary size; zeros where they are not floats, which any index may be."""
+    """Numbers of ordinary size; zeros for other dtypes, as any index may be zero."""
     size = math.prod(shape)
     if dtype.kind != "f":
         return np.zeros(shape, dtype)
@@ -289,7 +297,7 @@ def filled(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 def _key(plan: Plan, machine: str, limit: int | None) -> str:
-    """The digest of all that the choice depends on: names and lines are no part of it."""
+    """The digest of everything that the choice depends on; names and lines do not matter."""
     parts: list[object] = [FORMAT, machine, limit, plan.device]
     for step in all_steps(plan.steps):
         parts.append((type(step).__name__, getattr(step, "count", 0)))

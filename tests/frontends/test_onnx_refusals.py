@@ -119,7 +119,7 @@ def test_values_that_rules_meet_elsewhere() -> None:
     from graphc.onnx.needed import needed
     from graphc.onnx.operators import rule_of
     from graphc.onnx.operators.control import if_, scan
-    from graphc.onnx.schemas import written_out
+    from graphc.onnx.schemas import schema_function
 
     def refusal(action: Callable[..., Any], *arguments: Any, **options: Any) -> str:
         with pytest.raises(GraphError) as caught:
@@ -136,9 +136,9 @@ def test_values_that_rules_meet_elsewhere() -> None:
     message = "OptionalGetElement: there is no element"
     assert refusal(lambda x: element.function(None)) == message
     nothing = helper.make_node("Nothing", ["x"], ["y"])
-    assert refusal(lambda x: written_out(nothing, [x], 18)) == "Nothing is not offered"
+    assert refusal(lambda x: schema_function(nothing, [x], 18)) == "Nothing is not offered"
     plain = helper.make_node("MatMul", ["x", "x"], ["y"])
-    assert refusal(lambda x: written_out(plain, [x, x], 18)) == "MatMul is not offered"
+    assert refusal(lambda x: schema_function(plain, [x, x], 18)) == "MatMul is not offered"
 
     from graphc.onnx.interpret import Interpreter
 

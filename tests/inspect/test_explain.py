@@ -13,7 +13,7 @@ from graphc.base.errors import GraphError
 from graphc.inspect.explanation import TOPICS, Explanation, Reason
 from graphc.ops.fused import KernelNode, kernels_in
 from graphc.ops.loops.scan import bodies
-from graphc.passes.rewriting.reasons import joined, reasons
+from graphc.passes.rewriting.reasons import reasons, record_join
 from graphc.runtime.plan.lives import at_peak, lives
 from graphc.runtime.plan.plan import Launch, Range, Record, Wait, all_steps
 from tests.small_models import MODELS, loss_fn
@@ -242,6 +242,6 @@ def test_reasons_are_kept_inside_alone() -> None:
     graph = graphc.trace(lambda x: graphc.exp(graphc.exp(x)), graphc.spec((3,)))
     first, second = graph.nodes
     with reasons() as kept:
-        joined(first, "said inside")
-    joined(second, "said behind it")
+        record_join(first, "said inside")
+    record_join(second, "said behind it")
     assert kept.joined == {first.output.name: "said inside"}

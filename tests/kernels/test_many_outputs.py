@@ -9,7 +9,7 @@ import numpy as np
 
 import graphc
 from graphc import nn, optim
-from graphc.kernels.program import inplace, parts
+from graphc.kernels.program import inplace, pointwise_nest
 
 
 class Weights(nn.Module):
@@ -39,7 +39,9 @@ def test_outputs_of_one_array_are_computed_in_parts() -> None:
     for i, weight in enumerate(model.weights):
         np.testing.assert_array_equal(weight.numpy(), np.full((4, 4), i - 0.5, np.float32))
     (update,) = (k for k in program.plan.kernels.values() if k.name == "sgd_update")
-    assert max(text.count("store(") for text in update.source.split("static")) <= parts.MOST
+    assert (
+        max(text.count("store(") for text in update.source.split("static")) <= pointwise_nest.MOST
+    )
 
 
 def test_every_parameter_is_updated_where_it_lies() -> None:

@@ -7,7 +7,7 @@ from graphc.kernels.loops.plain import plain_nest
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.body.names import Identifiers
 from graphc.kernels.program.inplace import inplace_pairs
-from graphc.kernels.program.parts import PointwiseNest, group_outputs, make_pointwise_nest
+from graphc.kernels.program.pointwise_nest import PointwiseNest, group_outputs, make_pointwise_nest
 from tests.kernels.harness import traced
 
 VECTOR, MATRIX = Type((6,), "f32"), Type((4, 6), "f32")

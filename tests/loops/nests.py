@@ -16,8 +16,8 @@ from graphc.kernels.loops.language import Nest
 from graphc.kernels.loops.plain import plain_nest
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.body.names import Identifiers, Pointers
-from graphc.kernels.program.parts import group_outputs, make_pointwise_nest
 from graphc.kernels.program.pieces import space
+from graphc.kernels.program.pointwise_nest import group_outputs, make_pointwise_nest
 from graphc.ops.base import Array
 from tests.kernels.harness import traced
 

@@ -103,5 +103,14 @@ POINTWISE = (
     *(s for d in INTEGERS for s in one(ops.BitwiseNot(), -99, 99, d)[::4]),
     *one(ops.Signbit()),
     *one(ops.Isnan()),
+    *(
+        Sample(op, (of(d, 3, 7), of(d, 7), of(d, 3, 1)), ((-3, 3),) * 3)
+        for op in (
+            ops.FusedMultiplyAdd(),
+            ops.FusedMultiplySubtract(),
+            ops.FusedNegateMultiplyAdd(),
+        )
+        for d in ("f32", "f64", "bf16")
+    ),
     Sample(ops.Gcd(), (of("i32", 3, 7), of("i32", 7)), ((0, 0), (-9, 9))),
 )

@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def passed(results: dict[str, Any]) -> bool:
-    """Whether no stage failed, and no measurement of graphc. Those of PyTorch may."""
+    """Whether no stage and no measurement of graphc failed. Those of PyTorch may."""
     lines = [b for b in results["benchmarks"] if " graphc:" in b["name"]]
     return not any("failure" in found for found in (*results["stages"].values(), *lines))
 

@@ -1,9 +1,11 @@
-"""How near work that memory bounds comes to a copy: `python -m tools.gpu_check.bandwidth cuda`.
+"""Measure how close memory-bound work comes to the speed of a copy: `python -m
+tools.gpu_check.bandwidth cuda`.
 
-The last line is JSON: for each such workload and number of rows the microseconds of a training
-step and its share of copy bandwidth: what a copy of as many bytes takes, by what the step takes.
-The bytes are those of inputs and results, the least that it can move. Both are the mean of many in
-one graph. Arrays of few rows may lie in the second-level cache, the copy's too; those of many not.
+The last line is JSON: for each such workload and number of rows the microseconds of a training step
+and its share of copy bandwidth, which is the time of a copy of as many bytes divided by the step's.
+The bytes are those of inputs and results, the least that it can move. Both times are means of many
+repetitions in one graph. Arrays of few rows may stay in the second-level cache, the copy's too;
+those of many do not.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from graphc.runtime.cuda import Device, find_device
 
 ROWS = (4096, 32768)
 FEW = (64,)
-"""Where the device is only simulated, whose times say nothing."""
+"""Rows on a simulated device, whose times mean nothing."""
 REPEATS, ROUNDS = 20, 5
 
 
@@ -55,7 +57,7 @@ def share(workload: Pointwise, place: Device) -> dict[str, float]:
 
 
 def copying(nbytes: int, place: Device) -> float:
-    """Microseconds of a copy on the device, which reads and writes so many bytes."""
+    """Microseconds of a copy on the device that reads and writes `nbytes`."""
     driver = place.driver
     here, there = (driver.mem_alloc(nbytes) for _ in range(2))
     copy = partial(driver.memcpy_dtod_async, int(there), int(here), nbytes, place.streams[0])
@@ -63,7 +65,7 @@ def copying(nbytes: int, place: Device) -> float:
 
 
 def repeated(calls: Sequence[Callable[[], object]], place: Device) -> float:
-    """Microseconds of the calls, in a graph that holds them many times."""
+    """Microseconds of the calls, in a graph that repeats them many times."""
     driver, stream = place.driver, place.streams[0]
     driver.begin_capture(stream)
     try:

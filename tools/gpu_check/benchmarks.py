@@ -1,6 +1,7 @@
-"""graphc beside PyTorch on one GPU, in measurements of a second each, as `goals.py` orders them.
+"""Compare graphc with PyTorch on one GPU, in measurements of a second each, in the order of
+`goals.py`.
 
-Each is a process of its own, so that what fails or hangs takes nothing with it.
+Each runs in a process of its own, so that a failure or a hang affects nothing else.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from tools.gpu_check.report import CheckReport
 
 MODULES = {"graphc": "benchmarks.run", "torch": "benchmarks.peer_torch"}
 MOST_SECONDS = 120.0
-"""Of one measurement, compiling included."""
+"""Seconds of one measurement, compilation included."""
 LEAST_SECONDS = 10.0
-"""What is begun with less left would be ended."""
+"""The least remaining seconds with which a measurement starts."""
 
 
 def take_all(
     report: CheckReport, clock: Countdown, device: str, measurements: Sequence[Measurement]
 ) -> int:
-    """Take the measurements that the report lacks while there is time, then those that failed in
-    an earlier run; how many are left."""
+    """Take the measurements that the report lacks while there is time, then those that failed in an
+    earlier run; returns how many are left."""
     measurements = [one for one in measurements if not report.measured(one.name)]
     failed = [one for one in measurements if report.tried(one.name)]
     left = 0
@@ -38,14 +39,14 @@ def take_all(
 
 
 def command_of(each: Measurement, device: str, seconds: str = "1") -> list[str]:
-    """What Python is given to take a measurement of so many seconds."""
+    """Python's arguments for a measurement of this many seconds."""
     command = ["-m", MODULES[each.peer], "--variant", each.variant, "--workload", each.workload]
     return [*command, "--mode", each.mode, "--device", device, "--seconds", seconds, "--json"]
 
 
 def measure(each: Measurement, device: str, seconds: float) -> dict[str, object] | None:
-    """The JSON line of a measurement, or its `failure`; None if it took more than the seconds that
-    were left. Without a GPU PyTorch runs on the CPU."""
+    """The JSON line of a measurement, or its `failure`; None if it exceeded the remaining time.
+    Without a GPU PyTorch runs on the CPU."""
     place = device if each.peer == "graphc" or device.startswith("cuda") else "cpu"
     done = python(command_of(each, place), seconds)
     if done.ended and seconds < MOST_SECONDS:

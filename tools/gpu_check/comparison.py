@@ -1,4 +1,4 @@
-"""What measurements say of each goal: graphc beside the fastest of PyTorch's ways."""
+"""Compare measurements with the goals: graphc and the fastest of PyTorch's variants."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ PRECISIONS = ("float32", "tf32", "bfloat16")
 
 def compared(lines: Sequence[Mapping[str, Any]], workloads: Sequence[str]) -> list[str]:
     """The note and a line for each workload, mode and precision that both were measured in, below
-    the goal that names the workload: how much faster graphc's best is than PyTorch's, then ms of
-    calls, and in brackets of the GPU alone."""
+    the goal that names the workload: the speedup of graphc's best over PyTorch's, then ms of calls,
+    and in brackets of the GPU alone."""
     times = {line["name"]: line for line in lines if "median_ms" in line}
     told: list[str] = []
     for goal in (*GOALS, OTHERS):

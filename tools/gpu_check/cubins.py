@@ -1,8 +1,8 @@
-"""Compile what a check of a GPU needs, without one: `python -m tools.gpu_check.cubins FOLDER`.
+"""Compile what a check of a GPU needs, without a GPU: `python -m tools.gpu_check.cubins FOLDER`.
 
-What the stages start is started here, on a driver that records calls and runs nothing. So the
-folder gets exactly the kernels that they load; that their results are wrong does not matter. On the
-machine with the GPU, GRAPHC_CUBINS names the folder.
+It runs the commands of the stages on a driver that records calls and runs nothing. So the folder
+gets exactly the kernels that they load; wrong results do not matter. On the machine with the GPU,
+GRAPHC_CUBINS names the folder.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from tools.gpu_check.process import ROOT, Countdown, python
 from tools.gpu_check.stages import TESTS
 
 MOST_SECONDS = 1200.0
-"""Of one command."""
+"""Seconds of one command."""
 MOST_BYTES = 48 << 20
-"""Of the folder: behind it come no more benchmarks, the least valuable of which are last."""
+"""Bytes of the folder beyond which no more benchmarks are compiled; the least valuable come
+last."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -63,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def commands() -> Iterator[tuple[str, list[str]]]:
-    """What the stages start, by a title, the most valuable first."""
+    """The commands of the stages by title, the most valuable first."""
     yield "smoke", ["-m", "tools.gpu_check.smoke", "cuda"]
     quiet = ["-m", "pytest", "-q", "--tb=no", "-p", "no:cacheprovider", "-m", "gpu"]
     yield "ops", [*quiet, "-k", "an_op_means", TESTS]

@@ -1,4 +1,4 @@
-"""What a GPU is to decide: workloads, graphc's variants and PyTorch's that are compared in them."""
+"""Goals for a GPU: workloads, and the variants of graphc and PyTorch that are compared in them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ IMAGES_LAST = ("channels_last_tf32", "channels_last_bf16")
 
 @dataclass(frozen=True)
 class Goal:
-    """What training steps of `workloads` are to reach. Of the variants, the first decide most."""
+    """What training steps of `workloads` should reach. The first variants matter most."""
 
     text: str
     workloads: tuple[str, ...]
@@ -74,21 +74,21 @@ OTHERS = Goal(
     ("tf32", "default"),
     (*TF32[:2], *EAGER, *TF32[2:], *COMPILED),
 )
-"""Workloads that no goal names, in which kernels have other shapes; what else is asked for is
-measured as these are."""
+"""Workloads without a goal, whose kernels have other shapes; other requested workloads are measured
+like these."""
 CHOSEN = (*(name for goal in GOALS for name in goal.workloads), *OTHERS.workloads)
 FIRST = 2
-"""So many variants of each side of a goal are measured before all others."""
+"""Variants of each side of a goal that are measured before all others."""
 FURTHER = (
     *("early", "tuned", "libraries", "streams2", "streams4"),
     *("tf32_libraries", "tf32_launches", "tf32_clusters", "tf32_streams2"),
     *("bfloat16", "bfloat16_libraries", "wgmma", "wgmma_tma"),
 )
-"""Variants of graphc in which training steps are measured besides."""
+"""Further variants of graphc in which training steps are measured."""
 
 
 Part = Callable[[Goal], Iterator[tuple[str, str]]]
-"""Some of a goal's variants, with whose they are."""
+"""Some of a goal's variants, with the library that they belong to."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Measurement:
 
     @property
     def precision(self) -> str:
-        """What its products are made of: "float32", "tf32" or "bfloat16"."""
+        """The precision of its products: "float32", "tf32" or "bfloat16"."""
         if "bf16" in self.variant or self.variant.startswith(("bfloat16", "wgmma")):
             return "bfloat16"
         return "tf32" if "tf32" in self.variant else "float32"
@@ -115,13 +115,14 @@ def goal_of(workload: str) -> Goal:
 
 
 def decisive(workloads: Sequence[str]) -> list[Measurement]:
-    """Those that say first whether goals are met: training steps in a few variants."""
+    """The measurements that first tell whether goals are met: training steps in a few variants."""
     return list(_taken("train", workloads, _first))
 
 
 def measurements(workloads: Sequence[str]) -> list[Measurement]:
-    """All of them, the most valuable first: training steps of the goals, torch.compile's behind
-    the others, as compiling takes a minute; those of other workloads; forward passes."""
+    """All measurements, the most valuable first: training steps of the goals, those of
+    torch.compile after the others, as compiling takes a minute; those of other workloads; forward
+    passes."""
     named = [w for w in workloads if goal_of(w) is not OTHERS]
     others = [w for w in workloads if goal_of(w) is OTHERS]
     train = (_first, _later, _compiled, _further)

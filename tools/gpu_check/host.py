@@ -1,7 +1,7 @@
-"""What a step costs the host of a GPU: `python -m tools.gpu_check.host cuda`.
+"""Measure the host's cost of a step: `python -m tools.gpu_check.host cuda`.
 
-The last line is JSON: microseconds of a step of a small network where nothing waits for its
-results, and GB/s of large inputs on their way to the device, by so many threads.
+The last line is JSON: microseconds of a step of a small network whose results nothing waits for,
+and GB/s of large inputs on their way to the device by number of threads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support.executable import batch, trainer
 
 STEPS = 200
 BYTES = 64 << 20
-"""Of an input that is large."""
+"""Bytes of a large input."""
 
 
 def main(device: str) -> None:
@@ -29,7 +29,7 @@ def main(device: str) -> None:
 
 
 def step(device: str) -> float:
-    """Microseconds of the host, of as few steps at once as the device keeps up with."""
+    """Microseconds of the host per step, with few enough steps that the device keeps up."""
     train = trainer("mlp", device)
     executable: Any = train._executable
     arrays = batch("mlp")
@@ -38,7 +38,7 @@ def step(device: str) -> float:
 
 
 def inputs(device: str) -> dict[str, float]:
-    """By the number of threads that copy."""
+    """GB/s of a large input by the number of copying threads."""
     place, rates = find_device(device), dict[str, float]()
     known: Any = staging  # whose count of cores is replaced
     cores = known.usable_cores

@@ -1,4 +1,4 @@
-"""Where a check runs, and the packages that it needs there."""
+"""Describe the machine of a check, and install the packages that it needs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def about() -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    """The GPUs and their driver, this Python, and the versions of what takes part."""
+    """The GPUs and their driver, this Python, and the versions of the packages involved."""
     return {
         "gpus": nvidia_smi("name,driver_version,memory.total,compute_cap"),
         "cores": os.cpu_count(),
@@ -42,7 +42,7 @@ def machine() -> dict[str, Any]:
 
 
 def clocks() -> list[str]:
-    """Clocks, temperature and power of each GPU at this moment."""
+    """The current clocks, temperature and power of each GPU."""
     return nvidia_smi("clocks.sm,clocks.mem,temperature.gpu,power.draw")
 
 
@@ -52,9 +52,11 @@ def nvidia_smi(query: str) -> list[str]:
 
 
 def install_missing(wheels: Path, folder: Path) -> str:
-    """Install what is missing from wheels into a folder that this process and those that it starts
-    import from. NVRTC's wheel is large: where the folder has none, or the machine has it, it is
-    done without. What went wrong, if anything did."""
+    """Install what is missing from wheels into a folder that this process and its children import
+    from; returns what went wrong, or "".
+
+    NVRTC's wheel is large: it is skipped if the folder lacks it or the machine has it.
+    """
     missing = [name for name in NEEDED if version(name) == MISSING]
     if version(NVRTC) == MISSING and list(wheels.glob("nvidia_cuda_nvrtc*")) and not has_compiler():
         missing.append(NVRTC)
@@ -70,7 +72,7 @@ def install_missing(wheels: Path, folder: Path) -> str:
 
 
 def has_compiler() -> bool:
-    """Whether nvcc or NVRTC, of a toolkit say, is here."""
+    """Whether nvcc or NVRTC is installed."""
     code = "from cuda.bindings import nvrtc; print(nvrtc.nvrtcVersion())"
     return shutil.which("nvcc") is not None or python(["-c", code], 30).status == 0
 

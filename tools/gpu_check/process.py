@@ -1,4 +1,4 @@
-"""Commands that end in time, and what is left of the time."""
+"""Run commands with a time limit, and count down the total time."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = 4000
-"""Characters of a failure's text that are kept: its end."""
+"""Characters at the end of a failure's text that are kept."""
 ENDED = "ended after"
-"""What the failure of a command begins with whose time was up."""
+"""How the failure of a command begins that exceeded its time."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended, and all that it printed until then."""
+    """How a command ended, and all that it printed."""
 
     status: int
     out: str
     err: str
     seconds: float
     ended: bool = False
-    """Whether it was ended because its time was up."""
+    """Whether it was terminated because its time was up."""
 
     @property
     def failure(self) -> str:
-        """What went wrong, with the end of what was printed; empty if nothing did."""
+        """What went wrong, with the end of the output; "" if nothing did."""
         if self.ended:
             head = f"{ENDED} {self.seconds:.0f} s"
         elif self.status:
@@ -50,18 +50,19 @@ class Countdown:
         self._end = time.monotonic() + seconds
 
     def left(self) -> float:
-        """Seconds that are left."""
+        """Remaining seconds."""
         return self._end - time.monotonic()
 
 
 def python(arguments: Sequence[str], seconds: float, before: Sequence[str] = ()) -> Done:
-    """This Python on `arguments` in the checkout, with `before` in front of it; see `run`."""
+    """Run this Python with `arguments` in the checkout, with the command `before` in front; see
+    `run`."""
     return run([*before, sys.executable, *arguments], seconds)
 
 
 def run(command: Sequence[str], seconds: float) -> Done:
-    """The command, ended with all that it started once `seconds` are over. What it printed until
-    then is kept. Never raises: a command that is missing has status 127."""
+    """Run the command, and terminate it with all its children after `seconds`. Its output is kept.
+    Never raises: a missing command has status 127."""
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     environment = {
         **os.environ,
@@ -88,7 +89,7 @@ def run(command: Sequence[str], seconds: float) -> Done:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the process and what it left running in its session."""
+    """Terminate the process and what it left running in its session."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

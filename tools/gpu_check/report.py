@@ -1,4 +1,4 @@
-"""The JSON file of a check: whole and readable after every stage."""
+"""The JSON file of a check, complete and readable after every stage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tools.gpu_check.process import ROOT
 
 
 class CheckReport:
-    """The results so far, kept in `path`. A file of the same commit and machine is gone on with."""
+    """The results so far, stored in `path`. A file of the same commit and machine is continued."""
 
     def __init__(self, path: Path | None, about: dict[str, Any]) -> None:
         """`about` has at least the commit, the date and the machine; without a path the file is
@@ -24,28 +24,29 @@ class CheckReport:
         self.write()
 
     def stage(self, name: str) -> dict[str, Any] | None:
-        """What an earlier run found in a stage, if it was done."""
+        """The result of a stage in an earlier run, if it finished."""
         found: dict[str, Any] | None = self.results["stages"].get(name)
         return None if found is None or "skipped" in found else found
 
     def add_stage(self, name: str, found: dict[str, Any]) -> None:
-        """Keep what a stage found; its `failure`, if there is one, stands among all failures."""
+        """Store the result of a stage; its `failure`, if there is one, is also listed among all
+        failures."""
         self.results["stages"][name] = found
         self._note(name, found.get("failure", ""))
 
     def add_measurement(self, name: str, line: dict[str, Any]) -> None:
-        """Keep a measurement, or how it failed, under a name that is its own."""
+        """Store a measurement, or how it failed, under its unique name."""
         others = [b for b in self.results["benchmarks"] if b["name"] != name]
         self.results["benchmarks"] = [*others, {"name": name, **line}]
         self._note(name, line.get("failure", ""))
 
     def measured(self, name: str) -> bool:
-        """Whether a measurement of this name has been taken."""
+        """Whether a measurement of this name succeeded."""
         found = [b for b in self.results["benchmarks"] if b["name"] == name]
         return any("failure" not in b for b in found)
 
     def tried(self, name: str) -> bool:
-        """Whether a measurement of this name has been taken, or has failed."""
+        """Whether a measurement of this name succeeded or failed."""
         return any(b["name"] == name for b in self.results["benchmarks"])
 
     def write(self) -> None:

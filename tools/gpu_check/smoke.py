@@ -1,8 +1,8 @@
-"""The first thing to run on a GPU: `python -m tools.gpu_check.smoke cuda`.
+"""A smoke test to run first on a GPU: `python -m tools.gpu_check.smoke cuda`.
 
-Compiles one file and does once, by graphc's driver alone, what plans are made of: copies, a launch,
-shuffles and shared memory, two streams with an event, a captured graph that is launched again and
-brought up to date, launches that begin early; and asks tensor cores where their operands lie. The
+It compiles one file and tries once, with graphc's driver alone, what plans consist of: copies, a
+launch, shuffles and shared memory, two streams with an event, a captured graph that is launched
+again and updated, launches that begin early; and it tests the operand layouts of tensor cores. The
 last line is JSON: check -> "ok" or what was wrong.
 """
 
@@ -26,7 +26,8 @@ DISABLE_TIMING = 2
 
 
 class Smoke:
-    """The kernels of smoke.cu on one device, whose context is current; streams `one` and `two`."""
+    """The kernels of smoke.cu on one device, whose context is current, and the streams `one` and
+    `two`."""
 
     def __init__(self, device: str) -> None:
         self.driver: Any = find_device(device).driver
@@ -38,7 +39,7 @@ class Smoke:
         self.one, self.two = self.driver.Stream(1), self.driver.Stream(1)
 
     def close(self) -> None:
-        """Let go of all that needs the context, then of the context, as PyCUDA wants."""
+        """Free everything that needs the context, then the context, as PyCUDA requires."""
         del self.module, self.one, self.two
         self.context.pop()
 
@@ -130,7 +131,7 @@ def a_graph(smoke: Smoke) -> None:
 
 
 def an_update(smoke: Smoke) -> None:
-    """A graph that is captured again with other addresses is brought up to date."""
+    """A graph that is captured again with other addresses is updated."""
     x = np.arange(COUNT, dtype=np.float32)
     one, two, on_device = smoke.put(np.zeros_like(x)), smoke.put(np.zeros_like(x)), smoke.put(x)
     graph = None
@@ -169,8 +170,8 @@ def early_launches(smoke: Smoke) -> None:
 
 
 def tensor_cores(name: str, depth: int) -> Callable[[Smoke], None]:
-    """Whether the lanes hold the operands of an instruction as smoke.cu says: integers, so that
-    every way of adding gives the same."""
+    """Check that lanes hold the operands of an instruction as smoke.cu states, with integers, so
+    that every order of addition gives the same."""
 
     def check(smoke: Smoke) -> None:
         random = np.random.default_rng(depth)
@@ -197,7 +198,7 @@ def load_matrices(smoke: Smoke) -> None:
 
 
 def bf16(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The upper halves of float32 numbers that need no more."""
+    """The upper halves of float32 numbers that are exact in bf16."""
     return (np.ascontiguousarray(x).view(np.uint32) >> 16).astype(np.uint16)
 
 

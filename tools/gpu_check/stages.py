@@ -1,4 +1,4 @@
-"""What a check does, in order of value; each stage is done within the time that it is given."""
+"""The stages of a check in order of value, each with a time limit."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tools.gpu_check.process import ENDED, Countdown, Done, python
 from tools.gpu_check.report import CheckReport
 
 LEAST_SECONDS = 5.0
-"""A stage that would have less is left out."""
+"""The least remaining seconds with which a stage starts."""
 TESTS = "tests/cuda/test_gpu.py"
 SIMULATED = 10
-"""Times as many seconds as a GPU's stage has one on a simulated GPU."""
+"""The factor by which a simulated GPU's stages get more time."""
 
 
 @dataclass(frozen=True)
 class Kit:
-    """What all stages know: the device, where results go, the time, the workloads."""
+    """The context of all stages: the device, the report, the time, the workloads."""
 
     device: str
     report: CheckReport
@@ -34,17 +34,17 @@ class Kit:
 
 @dataclass(frozen=True)
 class Stage:
-    """`run(kit, seconds)` gives what it found, with a `failure` if something was wrong."""
+    """A stage; `run(kit, seconds)` returns its result, with a `failure` if something was wrong."""
 
     name: str
     seconds: float
-    """What it may take at most."""
+    """Its time limit."""
     run: Callable[[Kit, float], dict[str, Any]]
 
 
 def play(kit: Kit, stages: Sequence[Stage]) -> None:
-    """Do the stages one after another and write the report after each, whatever happens in it. One
-    that is ended before its own limit, as no time is left, is for the next run."""
+    """Run the stages one after another and write the report after each, whatever happens. A stage
+    that the total time cuts short is left to the next run."""
     for stage in stages:
         if kit.report.stage(stage.name) is not None:
             continue
@@ -64,7 +64,7 @@ def play(kit: Kit, stages: Sequence[Stage]) -> None:
 
 
 def smoke(kit: Kit, seconds: float) -> dict[str, Any]:
-    """Launches, copies, streams, graphs, and where tensor cores have their operands."""
+    """Launches, copies, streams, graphs, and the operand layouts of tensor cores."""
     done = python(["-m", "tools.gpu_check.smoke", kit.device], seconds)
     try:
         checks = json.loads(done.out.splitlines()[-1])
@@ -81,13 +81,13 @@ def ops(kit: Kit, seconds: float) -> dict[str, Any]:
 
 
 def models(kit: Kit, seconds: float) -> dict[str, Any]:
-    """Training of small models, PyTorch beside graphc, equal bits for every number of streams."""
+    """Training of small models: PyTorch and graphc, and equal bits for every number of streams."""
     return run_tests(kit.device, "not an_op_means", seconds)
 
 
 def run_tests(device: str, which: str, seconds: float) -> dict[str, Any]:
-    """Counts of the tests, and the text of those that failed. Warnings of other packages are not
-    failures here, as they are in the suite."""
+    """Counts of the tests, and the text of failed ones. Warnings of other packages do not fail
+    here, unlike in the suite."""
     chosen = ["-k", f"sim and {which}"] if device == "sim" else ["-m", "gpu", "-k", which]
     command = ["-m", "pytest", "-v", "-rfE", "-W", "default", "-p", "no:cacheprovider"]
     done = python([*command, "--tb=short", *chosen, TESTS], seconds)
@@ -109,7 +109,7 @@ def kernels(kit: Kit, seconds: float) -> dict[str, Any]:
 
 
 def module_stage(module: str) -> Callable[[Kit, float], dict[str, Any]]:
-    """The stage of a module whose last line is JSON: what a step costs the host, say."""
+    """The stage of a module whose last line of output is JSON."""
 
     def listen(kit: Kit, seconds: float) -> dict[str, Any]:
         done = python(["-m", f"tools.gpu_check.{module}", kit.device], seconds)
@@ -122,7 +122,7 @@ def module_stage(module: str) -> Callable[[Kit, float], dict[str, Any]]:
 
 
 def sanitizer(name: str) -> Callable[[Kit, float], dict[str, Any]]:
-    """The stage in which a tool of compute-sanitizer watches two training steps of each model."""
+    """The stage in which a tool of compute-sanitizer checks two training steps of each model."""
 
     def watch(kit: Kit, seconds: float) -> dict[str, Any]:
         tool = shutil.which("compute-sanitizer")
@@ -146,8 +146,8 @@ def summary(done: Done) -> list[str]:
 def measuring(
     select: Callable[[Sequence[str]], Sequence[goals.Measurement]],
 ) -> Callable[[Kit, float], dict[str, Any]]:
-    """The stage of the benchmarks that are `select` of the workloads, as many as there is time
-    for, and what they say of the goals so far."""
+    """The stage of the benchmarks that `select` chooses from the workloads, as many as fit the
+    time, and the comparison with the goals so far."""
 
     def measure(kit: Kit, seconds: float) -> dict[str, Any]:
         before, report = machine.clocks(), kit.report

@@ -67,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def gathered(options: argparse.Namespace, machine: Machine) -> dict[str, Any]:
-    """What the JSON file holds: of earlier files, and of the workloads that are to be run."""
+    """The contents of the JSON file: earlier files, and the workloads to run."""
     files = [Path(name) for name in options.workloads if name.endswith(".json")]
     wanted = [name for name in options.workloads if not name.endswith(".json")]
     names = dict.fromkeys(n for w in wanted for n in (WORKLOADS if w == "all" else [find(w).name]))
@@ -116,7 +116,7 @@ def model(
 
 
 def compact(results: Mapping[str, Any]) -> str:
-    """JSON with a line for each kernel, and numbers of four figures."""
+    """JSON with one line per kernel, and numbers of four digits."""
     parts = []
     for name, w in results["workloads"].items():
         kernels = ",\n".join(f"  {json.dumps(short(kernel))}" for kernel in w["kernels"])

@@ -1,4 +1,4 @@
-"""Plans of workloads for a GPU, and the machine code of their kernels."""
+"""Plans of workloads for a GPU, with the machine code of their kernels."""
 
 from __future__ import annotations
 
@@ -36,43 +36,50 @@ class ByteRange:
 
 @dataclass(frozen=True)
 class CompiledLaunch:
-    """One symbol of a kernel: its grid and block, what the compiler gave a thread of registers and
-    of spilled bytes, the bytes of shared memory that are static and dynamic, and its code. At the
-    blocks of the numbers `edges` begins what does something else than those before."""
+    """One launch of a kernel."""
 
     symbol: str
     grid: Sizes
     block: Sizes
     registers: int
+    """Registers per thread."""
     spilled: int
+    """Spilled bytes per thread."""
     static: int
+    """Bytes of static shared memory."""
     dynamic: int
+    """Bytes of dynamic shared memory."""
     code: Code
+    """The machine code."""
     edges: tuple[int, ...] = ()
+    """Numbers of the blocks at which the work of the launch changes."""
 
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """`same` is the name of the first kernel of the same text; `ops` is where it comes from."""
+    """A kernel with its compiled launches."""
 
     name: str
     template: str
     ops: str
+    """The ops that it computes."""
     flops: int
     bytes: int
     workspace: int
     launches: tuple[CompiledLaunch, ...]
     same: str
+    """The name of the first kernel of equal text."""
 
 
 @dataclass(frozen=True)
 class CompiledStep:
-    """A step of the plan on a stream, with loops written out: of `kind` "launch" of a kernel,
-    "copy", "record" or "wait". `number` is that of the plan's step."""
+    """A step of the plan on a stream, with loops unrolled."""
 
     kind: str
+    """"launch", "copy", "record" or "wait"."""
     stream: int
     number: int
+    """The number of the plan's step."""
     kernel: str = ""
     event: int = -1
     reads: tuple[ByteRange, ...] = ()
@@ -81,8 +88,8 @@ class CompiledStep:
 
 @dataclass(frozen=True)
 class CompiledJoinedLaunch:
-    """The steps of the plan from number `first` to before `stop` as one launch, of a multiple of so
-    many blocks."""
+    """The plan's steps from number `first` to before `stop` as one launch, whose blocks are a
+    multiple of `multiple`."""
 
     first: int
     stop: int
@@ -92,27 +99,28 @@ class CompiledJoinedLaunch:
 
 @dataclass(frozen=True)
 class CompiledPlan:
-    """A workload's step. `host_bytes` are those of its inputs and outputs, `arena` those of its
-    work memory."""
+    """A workload's training step."""
 
     kernels: dict[str, CompiledKernel]
     steps: list[CompiledStep]
     streams: int
     host_bytes: int
+    """Bytes of inputs and outputs."""
     arena: int
+    """Bytes of work memory."""
     joined: tuple[CompiledJoinedLaunch, ...] = ()
 
 
 @dataclass
 class Images:
-    """Kernels compiled for `arch` and read back, by their canonical texts."""
+    """Kernels compiled for `arch` and disassembled, by their canonical texts."""
 
     arch: str
     nvdisasm: str = field(default_factory=find_nvdisasm)
     known: dict[str, _Image] = field(default_factory=dict)
 
     def add(self, kernels: Sequence[Printed]) -> None:
-        """Compile what is not known yet. Raises CompileError and NoDisassemblerError."""
+        """Compile unknown kernels. Raises CompileError and NoDisassemblerError."""
         firsts: dict[str, Printed] = {}
         for kernel in kernels:
             if kernel.launches and kernel.canonical not in self.known:
@@ -151,7 +159,7 @@ class _Image:
 
 
 def compiled(workload: Workload, streams: int, precision: str, images: Images) -> CompiledPlan:
-    """The plan of a workload's training step for a GPU, and its kernels. Raises CompileError and
+    """The plan of a workload's training step for a GPU, with its kernels. Raises CompileError and
     NoDisassemblerError."""
     options: dict[str, Any] = {"device": "cuda", "streams": streams, "precision": precision}
     plan: Plan = compiled_step(workload, workload.data(), "train", options).plan
@@ -169,7 +177,7 @@ def compiled(workload: Workload, streams: int, precision: str, images: Images) -
 
 
 def edges_of(text: str, launch: GridLaunch) -> tuple[int, ...]:
-    """The numbers of blocks with which those of a launch are compared in the kernel's text."""
+    """The block numbers that the kernel's text compares a launch's block number with."""
     _, _, behind = text.partition(f"\n{launch.symbol}(")
     body = behind.partition('extern "C"')[0]
     found = {int(number) for number in re.findall(r"blockIdx\.x < (\d+)", body)}
@@ -194,7 +202,7 @@ def _kernel(kernel: Printed, images: Images) -> CompiledKernel:
 def _joined(
     plan: Plan, joined: Joining, steps: Sequence[CompiledStep], images: Images
 ) -> CompiledJoinedLaunch:
-    """A joined launch, whose kernel has the FLOP and bytes of all of its steps."""
+    """A joined launch, whose kernel has the FLOPs and bytes of all its steps."""
     inside = [step for step in steps if joined.first <= step.number < joined.stop and step.kernel]
     flops = sum(plan.kernels[step.kernel].flops for step in inside)
     nbytes = sum(plan.kernels[step.kernel].bytes for step in inside)

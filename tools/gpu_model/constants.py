@@ -1,4 +1,4 @@
-"""The constant arrays of a compiled file, which kernels read to know what to leave out."""
+"""Read the constant arrays of a compiled file, which kernels use to skip work."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 HEADS, COUNTS = 0x28, 0x3A
-"""Where a 64-bit ELF file says where its sections' heads begin, and their size and number."""
+"""Where a 64-bit ELF file has the offset of its section headers, and their size and number."""
 
 
 @dataclass(frozen=True)
 class Tables:
-    """What lies in memory before a kernel runs: the `data`, and where in it an array begins, by the
-    place of its address in the bank of constants of addresses (4)."""
+    """The initialized memory of a module: `data`, and the offset of each array by the place of its
+    address in constant bank 4."""
 
     data: bytes = b""
     places: Mapping[int, int] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class _Section:
 
 
 def tables(image: bytes) -> Tables:
-    """Those of a cubin: its section .nv.global.init, and the relocations of .nv.constant4."""
+    """The tables of a cubin: its section .nv.global.init and the relocations of .nv.constant4."""
     found = _sections(image)
     if ".nv.global.init" not in found or ".rela.nv.constant4" not in found:
         return Tables()

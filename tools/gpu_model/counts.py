@@ -1,4 +1,5 @@
-"""What the instructions of a warp ask of a multiprocessor's pipes, and how long they take alone."""
+"""Count what the instructions of a warp need of a multiprocessor's pipes, and their latency
+alone."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ MATRIX = frozenset("HMMA IMMA QMMA DMMA HGMMA QGMMA".split())
 OTHER = frozenset(
     "BRA EXIT BAR NOP BSSY BSYNC S2R LDC CS2R CALL RET DEPBAR LDGDEPBAR SHFL VOTE WARPSYNC".split()
 )
-"""What takes a slot of issue and no pipe that is counted."""
+"""Instructions that take an issue slot and no counted pipe."""
 
 PRODUCTS: Mapping[str, int] = {
     "16816": 16 * 8 * 16,
@@ -38,14 +39,14 @@ PRODUCTS: Mapping[str, int] = {
     "16832": 16 * 8 * 32,
     "884": 8 * 8 * 4,
 }
-"""Multiply-adds of a warp, by the shape that an instruction of tensor cores names."""
+"""Multiply-adds of a warp by the shape in a tensor-core instruction."""
 
 
 @dataclass
 class WarpCounts:
-    """What one warp does, on average over those that were walked: cycles of pipes and of the warp
-    alone, seconds of tensor cores, bytes that lanes move and bytes of the sectors that they touch.
-    `missed` is the share of `kept_sectors`, of copies by way of L1, that is not there."""
+    """The average work of a warp over those that were walked: cycles of pipes and of the warp
+    alone, seconds of tensor cores, bytes that lanes move and bytes of the sectors that they
+    touch."""
 
     issued: float = 0.0
     fma: float = 0.0
@@ -71,6 +72,7 @@ class WarpCounts:
     ring: float = 0.0
     ring_steps: float = 0.0
     missed: float = 1.0
+    """The fraction of `kept_sectors`, those of copies through L1, that miss."""
     opcodes: dict[str, float] = field(default_factory=dict)
     unknown: bool = False
     truncated: bool = False
@@ -82,7 +84,7 @@ class WarpCounts:
         return self.load_bytes + self.copy_bytes + self.store_bytes
 
     def add(self, other: WarpCounts, share: float) -> None:
-        """Count a share of another's counts besides."""
+        """Add a share of another's counts."""
         for name in SUMMED:
             setattr(self, name, getattr(self, name) + getattr(other, name) * share)
         for opcode, count in other.opcodes.items():
@@ -102,12 +104,12 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def row_of(counts: WarpCounts) -> list[float]:
-    """The counts that are summed, in the order of `SUMMED`."""
+    """The summed counts, in the order of `SUMMED`."""
     return [getattr(counts, name) for name in SUMMED]
 
 
 def counts_of(row: Array) -> WarpCounts:
-    """Of what `row_of` gave, or sums of it."""
+    """The counts of a row of `row_of`, or of a sum of such rows."""
     made = WarpCounts()
     for name, value in zip(SUMMED, row, strict=True):
         setattr(made, name, float(value))
@@ -117,7 +119,7 @@ def counts_of(row: Array) -> WarpCounts:
 def counted(
     code: Code, accesses: Mapping[InstructionIndex, WarpAccess], machine: Machine
 ) -> list[WarpCounts]:
-    """What a warp does in each block of code, where its accesses touch what `accesses` say."""
+    """The work of a warp in each block of code, given what its accesses touch."""
     return [
         _Counting(code, number, accesses, machine).counts(block.instructions)
         for number, block in enumerate(code.blocks)
@@ -125,7 +127,7 @@ def counted(
 
 
 def matrix_flops(opcode: str) -> float:
-    """FLOP of a warp in an instruction of tensor cores; 0 for others."""
+    """FLOPs of a warp in a tensor-core instruction; 0 for others."""
     name, _, rest = opcode.partition(".")
     if name in ("HGMMA", "QGMMA"):
         found = re.search(r"(\d+)x(\d+)x(\d+)", rest)
@@ -137,7 +139,7 @@ def matrix_flops(opcode: str) -> float:
 
 
 def by_width(opcodes: Mapping[str, float]) -> dict[str, Any]:
-    """How many instructions there are, and those of interest by name; accesses by bytes per
+    """Numbers of instructions in total and of interesting ones by name; accesses by bytes per
     lane."""
     made: dict[str, Any] = {"instructions": round(sum(opcodes.values()), 1)}
     for opcode, count in opcodes.items():
@@ -152,7 +154,7 @@ def by_width(opcodes: Mapping[str, float]) -> dict[str, Any]:
 
 
 class _Counting:
-    """The counts of one block of code, which has this number."""
+    """Counts one block of code."""
 
     def __init__(
         self,
@@ -248,8 +250,8 @@ class _Counting:
 
 
 def _waits(instructions: Sequence[Instruction]) -> int:
-    """How often this code waits for loads: at the first use of one, all have arrived. Loads that it
-    hands to other code count as one."""
+    """The number of waits for loads in this code: at the first use of one, all have arrived. Loads
+    that later code uses count as one."""
     waits, pending = 0, set[str]()
     for instruction in instructions:
         text = " ".join(instruction.operands)

@@ -1,5 +1,4 @@
-"""The instructions of one thread that branches, and addresses, depend on, made ready to be
-executed."""
+"""Prepare the instructions of one thread that decide branches and addresses for execution."""
 
 from __future__ import annotations
 
@@ -12,22 +11,22 @@ from tools.gpu_model.state import InstructionIndex, State, UnknownError, terms_o
 
 Action = Callable[[State], None]
 TRACED = {"LDG": 1, "STG": 0, "LDGSTS": 1, "LDS": 1, "LDSM": 1, "STS": 0}
-"""The accesses whose addresses are traced, and which operand that is."""
+"""The accesses whose addresses are traced, with the number of the address operand."""
 
 MOST_ADDRESSES = 64
-"""Of an access, that are traced."""
+"""Traced addresses per access."""
 _NO_RESULT = frozenset(
     """STG STS STL ST RED ATOMG BAR BRA EXIT DEPBAR LDGDEPBAR LDGSTS BSSY BSYNC MEMBAR ERRBAR NOP
     WARPSYNC RET CALL UTMALDG UTMASTG UBLKCP FENCE CCTL CCTLL BREAK YIELD NANOSLEEP WARPGROUP BPT
     UTMAPF UTMACMDFLUSH ARRIVES USETMAXREG STSM PREEXIT ACQBULK BRX JMP JMX""".split()
 )
 _UNKNOWN = (UnknownError, TypeError, ValueError, KeyError, IndexError)
-"""Operands that are not known, and those of a form that `meaning.py` does not expect."""
+"""Errors of unknown operands, and of operand forms that `meaning.py` does not expect."""
 
 
 def steps_of(blocks: Sequence[Block], traced: bool = False) -> list[list[Action]]:
-    """For each block of code the steps that compute what branches depend on, and those that note
-    addresses if these are to be `traced`."""
+    """For each block of code, the actions that compute what branches depend on; with `traced` also
+    those that record addresses."""
     needed = {condition.lstrip("!") for block in blocks for condition in block.conditions}
     if traced:
         for instruction in (i for b in blocks for i in b.instructions):
@@ -91,7 +90,7 @@ def _tracing(place: InstructionIndex, instruction: Instruction) -> Action:
 
 
 def _drawing(instruction: Instruction) -> Action:
-    """A ticket, behind whose last number the counter begins anew."""
+    """Draws a ticket; after the last number the counter restarts."""
 
     def step(state: State) -> None:
         try:
@@ -126,7 +125,7 @@ def _computing(instruction: Instruction, written: Sequence[str]) -> Action:
 
 
 def _count_results(instruction: Instruction) -> int:
-    """How many leading operands are results."""
+    """The number of leading operands that are results."""
     if "SETP" in instruction.name or instruction.name in ("PLOP3", "UPLOP3"):
         return 2
     if instruction.name == "B2R":
@@ -142,7 +141,7 @@ def _count_results(instruction: Instruction) -> int:
 
 
 def _wide(instruction: Instruction, register: str) -> list[str]:
-    """The registers of a result, which may be several."""
+    """The registers of a result of one or more registers."""
     found = re.match(r"(U?R)(\d+)$", register)
     if not found:
         return [register]
@@ -157,7 +156,7 @@ def _wide(instruction: Instruction, register: str) -> list[str]:
 
 
 def _read(instruction: Instruction) -> set[str]:
-    """The registers and predicates that it reads, or that its operands name."""
+    """The registers and predicates that it reads or that its operands name."""
     text = " ".join((*instruction.operands, instruction.guard))
     used = set(re.findall(r"\bU?[RP]\d+\b", text))
     wide = bool(instruction.modifiers & {"WIDE", "HI"})
@@ -168,7 +167,7 @@ def _read(instruction: Instruction) -> set[str]:
 
 
 def _highs(instruction: Instruction) -> Iterator[str]:
-    """The high halves of the registers of an address."""
+    """The high halves of 64-bit address registers."""
     for term in terms_of(instruction.operands[TRACED[instruction.name]]):
         found = re.match(r"(U?R)(\d+)$", term.register)
         if term.wide and found:

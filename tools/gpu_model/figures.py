@@ -1,4 +1,4 @@
-"""The figures of a workload, as the JSON file holds them: seconds, bytes and FLOP."""
+"""The figures of a workload in the JSON file: seconds, bytes and FLOPs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tools.gpu_model.profile import warps_of
 from tools.gpu_model.step_time import critical_path, played, scheduled
 
 POINTWISE = ("pointwise", "update")
-"""The kinds of kernels whose bytes by accesses of 16 bytes are told together."""
+"""Kinds of kernels whose 16-byte accesses are reported together."""
 
 
 def figures(made: CompiledPlan, machine: Machine, precision: str) -> dict[str, Any]:
-    """Of a workload: its `step`, and its `kernels`, those that take longest first."""
+    """The figures of a workload: its `step`, and its `kernels`, the slowest first."""
     step = played(made, machine)
     peak = {"tf32": machine.tf32, "bfloat16": machine.bf16, "float16": machine.bf16}
     rate = peak.get(precision, machine.fp32)
@@ -57,8 +57,7 @@ def figures(made: CompiledPlan, machine: Machine, precision: str) -> dict[str, A
 
 
 def wide_share(rows: Iterable[dict[str, Any]]) -> float | None:
-    """The share of the bytes that kernels load, copy and store which accesses of 16 bytes move;
-    None if they move none."""
+    """The fraction of bytes that 16-byte accesses move; None if nothing is moved."""
     moved = wide = 0.0
     for row in rows:
         for launch in row["launches"]:
@@ -70,8 +69,8 @@ def wide_share(rows: Iterable[dict[str, Any]]) -> float | None:
 def kernel_figures(
     kernel: CompiledKernel, calls: Sequence[Sequence[Timed]], peak: float, machine: Machine
 ) -> dict[str, Any]:
-    """A kernel over all its calls in a step; `launches` are those of one call, the slowest one.
-    `floor` is what its useful FLOP take at the `peak`, or its bytes at the speed of a copy."""
+    """A kernel over all its calls in a step; `launches` are those of the slowest call. `floor` is
+    the time of its useful FLOPs at the `peak`, or of its bytes at the speed of a copy."""
     seconds = sum(each.seconds for call in calls for each in call)
     floor = len(calls) * max(kernel.flops / peak, kernel.bytes / machine.copy)
     slowest = max(calls, key=lambda call: sum(each.seconds for each in call))

@@ -1,9 +1,9 @@
-"""How long a joined launch takes, whose blocks all wait for each other where a part reads what
+"""Model the time of a joined launch, whose blocks all wait for each other where a part reads what
 others wrote.
 
-Its own text is walked, in every block, and the walks are cut where all wait. Parts between two
-waits are beside each other, on blocks of their own, and take what they take the multiprocessor that
-has most to do; loops count as often as they turn, with the waits in them.
+Its own text is walked in every block, and the walks are cut at the barriers of all blocks. Parts
+between two barriers run concurrently on blocks of their own, and take as long as the busiest
+multiprocessor; loops count as often as they iterate, with their barriers.
 """
 
 from __future__ import annotations
@@ -23,44 +23,44 @@ from tools.gpu_model.state import InstructionIndex
 from tools.gpu_model.walk import ThreadWalk, WarpAccess
 
 WALKED = 2
-"""Warps of each block that are walked, others in the next block."""
+"""Warps walked per block, different ones in the next block."""
 MOST_ACCESSES = 20_000
-"""Of a lane, that are traced."""
+"""Traced accesses per lane."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """Counts of all warps of each block by stretch [block, stretch, count], and of those walked
-    [block, walk, stretch, count]."""
+    """Counts of the walked warps by [block, walk, stretch, count]."""
 
     walked: Array
 
     @property
     def blocks(self) -> Array:
+        """Counts of all warps of each block by [block, stretch, count]."""
         found: Array = self.walked.mean(axis=1)
         return found
 
     @property
     def waits(self) -> int:
-        """At how many places all blocks wait, those of loops in each iteration."""
+        """The number of barriers of all blocks, those in loops counted per iteration."""
         return int(self.walked.shape[2]) - 1
 
 
 def launched(launch: CompiledLaunch, multiple: int, machine: Machine) -> CompiledLaunch:
-    """A joined launch of as many blocks as can be on the machine at once."""
+    """A joined launch with as many blocks as the machine holds at once."""
     together = min(RESIDENT, resident_blocks(launch, machine)) * int(machine.multiprocessors)
     blocks = min(launch.grid[0], together) // multiple * multiple
     return replace(launch, grid=(max(blocks, multiple), 1, 1))
 
 
 def work_of(launch: CompiledLaunch, machine: Machine) -> Work:
-    """What the blocks of a joined launch do."""
+    """The work of a joined launch's blocks."""
     return _Walking(launch, machine).work()
 
 
 def joined_timed(launch: CompiledLaunch, work: Work, traffic: Traffic, machine: Machine) -> Timed:
-    """A joined launch. Its `terms` are seconds of all work and of waits, and of the former those
-    that a pipe, latency or L2 bounds."""
+    """The time of a joined launch. Its `terms` are seconds of work and of waits, and of the work
+    those bounded by each pipe, latency or L2."""
     m, warps, blocks = machine, warps_of(launch), launch.grid[0]
     wait = m.l2_latency + (m.memory_latency - m.l2_latency) * traffic.missed
     terms = dict.fromkeys((*PIPES, "latency", "l2"), 0.0)
@@ -91,8 +91,8 @@ def joined_timed(launch: CompiledLaunch, work: Work, traffic: Traffic, machine: 
 
 
 def _stretch(walked: Array, warps: int, wait: float, m: Machine) -> dict[str, float]:
-    """Seconds between two waits: of each pipe of the multiprocessor on which it takes longest, of
-    the warp that takes longest alone, and of L2."""
+    """Seconds between two barriers by bound: each pipe of the busiest multiprocessor, the slowest
+    warp alone, and L2."""
     blocks, count = walked.mean(axis=1) * warps, int(m.multiprocessors)
     found = dict.fromkeys(PIPES, 0.0)
     for at in range(min(count, len(blocks))):
@@ -104,12 +104,12 @@ def _stretch(walked: Array, warps: int, wait: float, m: Machine) -> dict[str, fl
 
 
 def _rows(walked: Array) -> Array:
-    """Those of one stretch that differ."""
+    """The distinct rows of one stretch."""
     return np.unique(walked.reshape(-1, walked.shape[-1]), axis=0)
 
 
 def _alone(c: WarpCounts, wait: float) -> float:
-    """Cycles of a warp that nothing else is beside, if it waits so long for loads."""
+    """Cycles of a warp by itself that waits `wait` cycles for loads."""
     return max(c.alone + c.waits * wait, c.ring * wait + (wait if c.ring_steps else 0))
 
 

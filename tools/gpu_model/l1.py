@@ -1,4 +1,4 @@
-"""What copies by way of L1 find there: a simulation of the blocks of one multiprocessor."""
+"""Simulate L1 for copies through it, by the blocks of one multiprocessor."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tools.gpu_model.state import InstructionIndex
 from tools.gpu_model.walk import Code, Sizes
 
 MOST_COPIES = 4000
-"""Accesses of a warp after which its copies are no longer followed."""
+"""Accesses of a warp whose copies are simulated."""
 SECTOR, LINE = 32, 128
 
 
 @dataclass
 class Lines:
-    """The cache: `most` lines, of which the one not used for longest leaves, with a bit for each
-    sector that is there; sectors asked for and missed."""
+    """An LRU cache of `most` lines, with a bit per present sector, that counts requested and missed
+    sectors."""
 
     most: int
     resident: OrderedDict[int, int] = field(default_factory=OrderedDict)
@@ -43,8 +43,8 @@ def missed_share(
     sizes: Sizes,
     capacity: float,
 ) -> float:
-    """The share of the sectors of copies by way of L1 that are not in its `capacity` bytes, where these
-    blocks are on a multiprocessor and the `warps` of all of them, by their threads, take turns."""
+    """The share of sectors of copies through L1 that miss its `capacity` bytes, where these blocks
+    are on a multiprocessor and all their `warps`, given by their threads, take turns."""
     lanes = _lanes(code, blocks[0], warps[0], sizes)
     copies = [_copied(code, block, warp[0], sizes) for block in blocks for warp in warps]
     lines = Lines(int(capacity // LINE))
@@ -58,7 +58,7 @@ def missed_share(
 def _copied(
     code: Code, block: Sizes, thread: Sizes, sizes: Sizes
 ) -> list[tuple[InstructionIndex, int]]:
-    """The copies of a warp, by its first thread, in their order."""
+    """The copies of a warp's first thread, in order."""
     state = code.traced(block, thread, sizes, MOST_COPIES)
     return [(place, address) for place, address in state.order if code.keeps(place)]
 
@@ -66,8 +66,8 @@ def _copied(
 def _lanes(
     code: Code, block: Sizes, threads: Sequence[Sizes], sizes: Sizes
 ) -> Mapping[InstructionIndex, Sequence[int]]:
-    """How far from its first lane the lanes of a warp read, for the first copy at each place of
-    which all is known."""
+    """For each copy instruction, the offsets of a warp's lanes from its first lane, from the first
+    execution where all are known."""
     traces = [code.traced(block, thread, sizes).traced for thread in threads]
     found: dict[InstructionIndex, Sequence[int]] = {}
     for place in traces[0]:

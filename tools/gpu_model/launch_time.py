@@ -1,4 +1,4 @@
-"""How long a launch takes: `machine.FORMULA` in code."""
+"""Model the time of a launch: `machine.FORMULA` in code."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ PIPES = ("issue", "fma", "alu", "xu", "fp64", "tensor", "lsu")
 
 @dataclass(frozen=True)
 class Traffic:
-    """Of a launch: the different bytes that it reads, those that come from and go to memory, those
-    that the plan says, and the share of what it reads that is not in L2."""
+    """Memory traffic of a launch."""
 
     reads: float
+    """Distinct bytes that it reads."""
     memory: float
+    """Bytes from and to memory."""
     planned: float
+    """Bytes by the plan."""
     missed: float
+    """The fraction of its reads that misses L2."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """Seconds of a launch, what bounds it, the seconds that each pipe alone would take, the shares
-    of the machine that it uses, and what it executes and moves in all."""
+    """The modelled time of a launch: seconds, what bounds it, seconds of each pipe alone, fractions
+    of the machine in use, and the totals executed and moved."""
 
     launch: CompiledLaunch
     counts: WarpCounts
@@ -50,12 +53,12 @@ class Timed:
 def timed(
     launch: CompiledLaunch, shares: Sequence[Share], traffic: Traffic, machine: Machine
 ) -> Timed:
-    """A launch whose blocks are those of `shares`."""
+    """The time of a launch with the blocks of `shares`."""
     return _Timing(launch, shares, traffic, machine).timed()
 
 
 def cycles(c: WarpCounts, warps: float, machine: Machine) -> dict[str, float]:
-    """Cycles of each pipe of a multiprocessor for so many warps."""
+    """Cycles of each pipe of a multiprocessor for `warps` warps."""
     w = warps / 4
     return {
         "issue": w * c.issued / machine.issue_share,
@@ -110,8 +113,8 @@ class _Timing:
         return Timed(self.launch, counts, *taken, total, bound, terms, *parts, executed, moved)
 
     def alike(self, share: Share) -> dict[str, float]:
-        """Seconds by pipe, and of all, where all blocks do the same: whole rounds of resident
-        blocks, and the rest."""
+        """Seconds by pipe and in total if all blocks do the same: whole rounds of resident blocks,
+        and the rest."""
         m = self.machine
         rounds, rest = divmod(self.blocks, m.multiprocessors * self.resident)
         sizes = [(rounds, self.resident)] if rounds else []
@@ -124,9 +127,9 @@ class _Timing:
         return {**terms, "all": sum(n * max(t.values()) for n, t in found) / m.clock}
 
     def members(self) -> dict[str, float]:
-        """Seconds by pipe of the multiprocessor that it takes longest, and of all, where blocks do
-        different things. Multiprocessors are given blocks in turn while they have room, then each
-        to the one that has least to do."""
+        """Seconds by pipe of the busiest multiprocessor and in total if blocks differ.
+        Multiprocessors get blocks in turn while they have space, then each block goes to the least
+        busy one."""
         m, count = self.machine, int(self.machine.multiprocessors)
         loads, alone, longest = np.zeros((count, len(PIPES))), np.zeros(count), np.zeros(count)
         for share in self.shares:
@@ -145,7 +148,7 @@ class _Timing:
         return {name: float(value) for name, value in terms.items()}
 
     def mean(self) -> float:
-        """Seconds of the busiest pipe if all multiprocessors had the same to do."""
+        """Seconds of the busiest pipe if all multiprocessors had equal work."""
         m, sums = self.machine, dict.fromkeys(PIPES, 0.0)
         for share in self.shares:
             found = cycles(share.counts, share.blocks * self.warps / m.multiprocessors, m)
@@ -153,7 +156,7 @@ class _Timing:
         return max(sums.values()) / m.clock
 
     def last(self, share: Share) -> float:
-        """Seconds of what last blocks do behind all others, each on a multiprocessor."""
+        """Seconds that last blocks take after all others, each on its own multiprocessor."""
         m, found = self.machine, 0.0
         for last in share.lasts:
             c = last.counts
@@ -164,7 +167,7 @@ class _Timing:
         return found / m.clock
 
     def alone(self, share: Share) -> float:
-        """Cycles of a warp that nothing else is beside."""
+        """Cycles of a warp by itself."""
         c, m, traffic = share.counts, self.machine, self.traffic
         asked = self.sectors + self.copies
         first = min(1.0, traffic.reads / asked) if asked else 1.0
@@ -184,7 +187,7 @@ class _Timing:
         return moved + (self.traffic.planned if bulk else 0)
 
     def bound(self, terms: dict[str, float], seconds: float, work: float, busy: float) -> str:
-        """The largest term, and the share of multiprocessors that are idle for it."""
+        """The largest term, and the fraction of multiprocessors that idle because of it."""
         if work <= self.machine.node - self.machine.gap or work < self.machine.gap:
             return "launch"
         bound = max(terms, key=lambda k: terms[k])

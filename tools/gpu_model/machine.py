@@ -12,8 +12,8 @@ LANES = 32
 
 @dataclass(frozen=True)
 class Machine:
-    """A GPU: rates in FLOP and bytes per second, latencies in cycles, times in seconds. `SOURCES`
-    says what each field is."""
+    """A GPU: rates in FLOPs and bytes per second, latencies in cycles, times in seconds. `SOURCES`
+    describes each field."""
 
     name: str = "NVIDIA H200 (model)"
     multiprocessors: float = 132
@@ -108,8 +108,8 @@ MACHINES: Mapping[str, Machine] = {"sm_90a": H200, "sm_80": A100}
 
 
 def changed(machine: Machine, settings: Sequence[str]) -> Machine:
-    """The machine with constants replaced by `name=value`, as measurements give them. Raises
-    ValueError for what is no constant and no number."""
+    """The machine with constants replaced by `name=value`, such as measured ones. Raises ValueError
+    for an unknown constant or an invalid number."""
     known = [field.name for field in fields(Machine) if field.name != "name"]
     for setting in settings:
         name, _, value = setting.partition("=")

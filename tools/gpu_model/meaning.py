@@ -1,5 +1,5 @@
-"""What integer instructions compute: of each the values of the registers and predicates that it
-writes, from a thread's state, the names of these, its operands and its modifiers."""
+"""The semantics of integer instructions: the values that each writes, from a thread's state, the
+names of its results, its operands and its modifiers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Meaning = Callable[[State, Names, Names, Modifiers], Made]
 
 
 def signed(value: int) -> int:
-    """A number of 32 bits in two's complement."""
+    """A 32-bit number in two's complement."""
     return value - (1 << 32) if value >> 31 else value
 
 
@@ -107,7 +107,7 @@ def _isetp(s: State, to: Names, a: Names, m: Modifiers) -> Made:
 
 
 def _compared(s: State, a: Names, m: Modifiers) -> bool:
-    """With EX these are the high halves of two numbers, of whose low ones is known what a[3] is."""
+    """With EX these are the high halves of two numbers, and a[3] is the result for the low ones."""
     x, y = s.get(a[0]), s.get(a[1])
     if "U32" not in m:
         x, y = signed(x), signed(y)
@@ -169,7 +169,7 @@ def _ldc(s: State, to: Names, a: Names, m: Modifiers) -> Made:
 
 
 def _ldg(s: State, to: Names, a: Names, m: Modifiers) -> Made:
-    """Of the constant arrays alone: what else lies in memory is not known."""
+    """Loads from constant arrays only; other memory is unknown."""
     address, size = s.total(terms_of(a[0])), Instruction("", ".".join(("LDG", *m)), ()).width
     data = s.tables.data[address - TABLES :][:size] if address >= TABLES else b""
     if len(data) < size or size > 8:
@@ -179,7 +179,7 @@ def _ldg(s: State, to: Names, a: Names, m: Modifiers) -> Made:
 
 
 def _hfma2(s: State, to: Names, a: Names, m: Modifiers) -> Made:
-    """With two zeros it moves two constants of 16 bits."""
+    """With two zeros it moves two 16-bit constants."""
     if [word.lstrip("-") for word in a[:2]] != ["RZ", "RZ"]:
         raise UnknownError
     high, low = (struct.unpack("<H", struct.pack("<e", float(word)))[0] for word in a[2:4])
@@ -187,7 +187,7 @@ def _hfma2(s: State, to: Names, a: Names, m: Modifiers) -> Made:
 
 
 def _i2f(s: State, to: Names, a: Names, m: Modifiers) -> Made:
-    """With the two below, how an integer is divided: by its reciprocal, which is then mended."""
+    """With the two below, an integer division: by the reciprocal, which is then corrected."""
     value = s.get(a[0])
     found = np.float32(value if "U32" in m else signed(value))
     if "RP" in m and int(found) < value:
@@ -207,7 +207,7 @@ def _f2i(s: State, to: Names, a: Names, m: Modifiers) -> Made:
 
 
 def _true(s: State, to: Names, a: Names, m: Modifiers) -> Made:
-    """As for the thread that is elected, a barrier that is over, and the block that is the last."""
+    """The result in the elected thread, after a barrier, and in the last block."""
     return {name: True for name in to if PREDICATE.match(name)}
 
 

@@ -1,7 +1,7 @@
-"""What the warps of a launch do, on average, from walks of some of its threads.
+"""The average work of a launch's warps, from walks of some of its threads.
 
-Blocks of a launch that do different things (its shares) are walked apart. Where one of several
-blocks goes on alone, as the last of them, that is counted apart as well.
+Blocks of a launch that do different things (its shares) are walked separately. Where one of several
+blocks continues alone, as the last of them, that is counted separately too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from tools.gpu_model.walk import ThreadWalk
 
 @dataclass(frozen=True)
 class Last:
-    """What the last block of each group does alone: its warps' counts, and how many groups."""
+    """The work that the last block of each group does alone: its warps' counts, and the number of
+    groups."""
 
     counts: WarpCounts
     groups: float
@@ -31,8 +32,8 @@ class Last:
 
 @dataclass(frozen=True)
 class Share:
-    """Blocks of a launch that do the same: `first` and those behind it, with `warps` each. What
-    each of their warps does on average, and what last blocks do besides."""
+    """Blocks of a launch that do the same: `blocks` from `first` on with `warps` each, the average
+    work of a warp, and the additional work of last blocks."""
 
     first: int
     blocks: int
@@ -41,7 +42,7 @@ class Share:
     lasts: tuple[Last, ...] = ()
 
     def all(self) -> Iterator[tuple[WarpCounts, float]]:
-        """Counts, and how many warps have them."""
+        """Counts, each with the number of warps that have them."""
         yield self.counts, self.blocks * self.warps
         for last in self.lasts:
             yield last.counts, last.groups * self.warps
@@ -66,19 +67,19 @@ def warps_of(launch: CompiledLaunch) -> int:
 
 
 def place_of(number: int, sizes: Sizes) -> Sizes:
-    """Where the block or thread of this number lies."""
+    """The coordinates of block or thread `number`."""
     x, y, _ = sizes
     return number % x, number // x % y, number // x // y
 
 
 def warp_of(launch: CompiledLaunch, number: int) -> list[Sizes]:
-    """The threads of a warp of this number."""
+    """The threads of warp `number`."""
     last = min((number + 1) * LANES, math.prod(launch.block))
     return [place_of(i, launch.block) for i in range(number * LANES, last)]
 
 
 def shares_of(launch: CompiledLaunch, machine: Machine) -> list[Share]:
-    """The shares of a launch, as its text has them."""
+    """The shares of a launch, as its text defines them."""
     edges = [0, *launch.edges, math.prod(launch.grid)]
     profiles = [
         LaunchProfile(launch, machine, first, stop - first) for first, stop in pairwise(edges)
@@ -87,7 +88,7 @@ def shares_of(launch: CompiledLaunch, machine: Machine) -> list[Share]:
 
 
 def average(shares: Sequence[Share]) -> WarpCounts:
-    """What a warp does on average over all of them."""
+    """The average work of a warp over all shares."""
     total = WarpCounts(hot=max(shares, key=lambda share: share.total("issued")).counts.hot)
     warps = sum(share.blocks * share.warps for share in shares)
     for counts, count in (each for share in shares for each in share.all()):
@@ -120,7 +121,7 @@ class LaunchProfile:
         return Share(self.first, self.blocks, warps_of(self.launch), counts, tuple(lasts))
 
     def _average(self, walks: Sequence[ThreadWalk], stretch: int) -> WarpCounts:
-        """Over those that have this stretch."""
+        """The average over the walks that have this stretch."""
         there = [walk for walk in walks if stretch < len(walk.stretches)]
         total = WarpCounts()
         for walk in there:
@@ -131,9 +132,9 @@ class LaunchProfile:
         return self._sum(walk, walk.visits).flops, walk.visits.total()
 
     def _walks(self) -> list[ThreadWalk]:
-        """Three warps if they do the same; else others, eight where they nearly do, sixty-four
-        where they do not: by Hammersley's points, which are spread over what comes again every so
-        many blocks too, and over warps at random."""
+        """Three warps if they do the same; else eight others where they nearly do, or sixty-four
+        where they do not, chosen by Hammersley points, which spread over patterns that repeat every
+        few blocks, and over warps at random."""
         blocks, warps = self.blocks, max(1, math.prod(self.launch.block) // LANES)
         places = [(0, 0), (blocks // 2, warps - 1), (int(blocks * 0.77), warps // 2)]
         walks = [self._walk(*place) for place in dict.fromkeys(places)]
@@ -157,7 +158,7 @@ class LaunchProfile:
         return total
 
     def _missed(self) -> float:
-        """The share of the sectors of copies by way of L1 that it has not."""
+        """The fraction of the sectors of copies through L1 that miss."""
         launch, machine = self.launch, self.machine
         resident, first = resident_blocks(launch, machine), int(self.blocks * 0.4)
         beside = range(first, self.blocks, int(machine.multiprocessors))[:resident]
@@ -171,8 +172,9 @@ class LaunchProfile:
         return place_of(self.first + number, self.launch.grid)
 
     def _hot(self, walk: ThreadWalk) -> dict[str, Any]:
-        """The loop with the most arithmetic, or accesses, outside the loops in it: instructions of
-        one turn by kind and width, and how often it turns; without a loop, all of the code."""
+        """The loop with the most arithmetic, or accesses, outside its inner loops: instructions of
+        one iteration by kind and width, and the number of iterations; without a loop, all of the
+        code."""
         entered = walk.visits
         loops = [(a, b) for a, b in self.code.loops() if entered[b]]
         own: dict[tuple[int, int], Sequence[int]] = {(0, len(self.parts) - 1): ()}

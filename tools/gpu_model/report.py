@@ -1,4 +1,4 @@
-"""The tables of a run, as Markdown."""
+"""Print the tables of a run as Markdown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ kernels."""
 
 
 def report(results: Mapping[str, Any], kernels: int) -> str:
-    """Everything, with so many kernels of each workload."""
+    """All tables, with `kernels` kernels of each workload."""
     parts = [heading(results), steps(results["workloads"]), losses(results["workloads"])]
     if results["failed"]:
         lines = [f"- {name}: {error}" for name, error in results["failed"].items()]
@@ -27,7 +27,7 @@ def report(results: Mapping[str, Any], kernels: int) -> str:
 
 
 def alone(workloads: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    """Those on one stream."""
+    """The workloads on one stream."""
     return ((name, w) for name, w in workloads.items() if "-streams" not in name)
 
 
@@ -74,7 +74,7 @@ def step_row(name: str, step: Mapping[str, Any], workloads: Mapping[str, Any]) -
 
 
 def losses(workloads: Mapping[str, Any]) -> str:
-    """The kernels that lose most over their floor: a row for each text of a workload."""
+    """The kernels that lose most over their floor, one row per distinct text of a workload."""
     rows: list[tuple[float, float, str, Mapping[str, Any]]] = []
     for name, w in alone(workloads):
         texts: dict[str, dict[str, Any]] = {}
@@ -165,7 +165,8 @@ def launch_row(launch: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def loop(hot: Mapping[str, Any]) -> str:
-    """Such as `80 (72): FFMA 64, LDS 16B:8`, accesses as bytes per lane : instructions."""
+    """Text such as `80 (72): FFMA 64, LDS 16B:8`, with accesses as bytes per lane :
+    instructions."""
     parts = []
     for name, value in hot.items():
         if isinstance(value, dict):
@@ -177,7 +178,7 @@ def loop(hot: Mapping[str, Any]) -> str:
 
 
 def sizes(axes: Sequence[int]) -> str:
-    """Without the ones at the end."""
+    """The sizes without trailing ones."""
     count = max((i + 1 for i, size in enumerate(axes) if size > 1), default=1)
     return "x".join(map(str, axes[:count]))
 

@@ -1,4 +1,4 @@
-"""Machine code of compiled kernels as nvdisasm prints it: instructions in basic blocks."""
+"""Machine code of compiled kernels, parsed from nvdisasm's output into basic blocks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class NoDisassemblerError(Exception):
 
 @dataclass(frozen=True)
 class Instruction:
-    """`guard` is the predicate that it is executed under, "" if it always is."""
+    """One instruction; `guard` is its predicate, "" if there is none."""
 
     guard: str
     opcode: str
@@ -48,26 +48,27 @@ class Instruction:
 
     @property
     def width(self) -> int:
-        """Bytes per lane, of a memory access."""
+        """Bytes per lane of a memory access."""
         return next((size for word, size in _WIDTHS.items() if word in self.modifiers), 4)
 
 
 @dataclass
 class Block:
-    """Instructions that are entered together. `kind` is what its end does: "next" goes on with the
-    block behind, "jump" to number `target` and "exit" leaves if all of `conditions` hold. `calls`
-    says whether it calls a function."""
+    """A basic block."""
 
     instructions: list[Instruction]
     kind: str = "next"
+    """What its end does: "next" continues with the following block, "jump" goes to block `target`
+    and "exit" leaves if all `conditions` hold."""
     conditions: tuple[str, ...] = ()
     target: int = -1
     calls: bool = False
+    """Whether it calls a function."""
 
 
 def find_nvdisasm() -> str:
-    """Named by NVDISASM, beside nvcc, on the PATH or in a package of this Python. Raises
-    NoDisassemblerError."""
+    """The nvdisasm named by NVDISASM, beside nvcc, on the PATH or in a package of this Python.
+    Raises NoDisassemblerError."""
     for place in _places():
         if os.access(place, os.X_OK) and not os.path.isdir(place):
             return place
@@ -78,8 +79,8 @@ def find_nvdisasm() -> str:
 
 
 def disassembled(image: bytes, program: str) -> dict[str, list[Block]]:
-    """The blocks of code of each kernel symbol in a cubin, by the nvdisasm `program`, whose text is
-    kept in the cache. Raises NoDisassemblerError."""
+    """The basic blocks of each kernel symbol in a cubin, by the nvdisasm `program`, whose output is
+    cached. Raises NoDisassemblerError."""
     folder = cache_dir() / "sass"
     kept = folder / f"{hashlib.sha256(image).hexdigest()[:32]}.sass"
     if not kept.exists():
@@ -97,7 +98,7 @@ def disassembled(image: bytes, program: str) -> dict[str, list[Block]]:
 
 
 def parsed(text: str) -> dict[str, list[Block]]:
-    """The blocks of code of each kernel symbol in a text of nvdisasm."""
+    """The basic blocks of each kernel symbol in nvdisasm's output."""
     codes = {}
     for part in re.split(r"^\.text\.", text, flags=re.MULTILINE)[1:]:
         name, _, body = part.partition(":")

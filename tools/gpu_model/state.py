@@ -1,7 +1,8 @@
-"""What a thread of a walk knows: registers, predicates and constants, read by operands' texts.
+"""The state of a thread during a walk: registers, predicates and constants, read by operands'
+texts.
 
-Registers hold integers, predicates booleans. What is not known (loaded values, floats, pointers
-unless asked for) is None, and so is what is computed from it: reading it raises UnknownError.
+Registers hold integers, predicates booleans. What is unknown (loaded values, floats, pointers
+unless requested) is None, and so is what depends on it: reading it raises UnknownError.
 """
 
 from __future__ import annotations
@@ -17,26 +18,26 @@ M32 = 0xFFFFFFFF
 TABLES = 1 << 44
 """The address of a file's constant arrays, in a walk."""
 PARAMETERS = 0x160
-"""Where a kernel's arguments can begin in the bank of constants 0, behind what is as old."""
+"""The earliest byte of a kernel's arguments in constant bank 0, after reserved fields."""
 SIZES = 0x18
-"""Bytes of that bank which hold the sizes of block and grid."""
+"""Bytes of that bank with the sizes of block and grid."""
 
 _PLACE = re.compile(r"^(-?)(U?R)(\d+)$")
 _CONSTANT = re.compile(r"c\[0x0\]\[(?:0x([0-9a-f]+)|U?RZ)\]$")
 _TERM = re.compile(r"^(-?)(?:(U?R(?:\d+|Z))(?:\.(\w+))?|0x([0-9a-f]+))$")
 
 InstructionIndex = tuple[int, int]
-"""An instruction: the number of its block of code, and its place there."""
+"""An instruction: the number of its block of code, and its index there."""
 
 
 class UnknownError(Exception):
-    """An operand that is not known."""
+    """An operand is unknown."""
 
 
 @dataclass(frozen=True)
 class Term:
-    """Of an address: a register, or a number where there is none, times `factor`; whether the
-    register is 64 bits wide."""
+    """A term of an address: a register, or a number if there is none, times `factor`; `wide` for a
+    64-bit register."""
 
     register: str
     factor: int
@@ -45,10 +46,12 @@ class Term:
 
 @dataclass
 class State:
-    """A thread. With `pointers` the kernel's arguments have values, each so far from the others
-    that no two share a line. `traced` are the addresses of each access, in the order of its
-    executions, None where one was skipped or is not known; `order` those that are known of all;
-    `drawn` of how many blocks each ticket is that was drawn."""
+    """A thread of a walk.
+
+    With `pointers` the kernel's arguments have values far enough apart that no two share a line.
+    `traced` has the addresses of each access in execution order, None where one was skipped or is
+    unknown; `order` has all known ones; `drawn` has the number of blocks of each drawn ticket.
+    """
 
     special: dict[str, int]
     sizes: tuple[int, ...]
@@ -61,12 +64,12 @@ class State:
     drawn: list[int] = field(default_factory=list)
 
     def predicate(self, text: str) -> bool | None:
-        """Of an operand such as !P3; None if it is not known."""
+        """The value of an operand such as !P3; None if unknown."""
         value = self.values.get(text.lstrip("!"))
         return None if value is None else bool(value) != text.startswith("!")
 
     def holding(self, conditions: Sequence[str]) -> bool | None:
-        """Whether all hold; None if that is not known."""
+        """Whether all conditions hold; None if unknown."""
         known: bool | None = True
         for condition in conditions:
             value = self.predicate(condition)
@@ -76,14 +79,14 @@ class State:
         return known
 
     def must(self, text: str) -> bool:
-        """A predicate that is known."""
+        """The value of a known predicate."""
         value = self.predicate(text)
         if value is None:
             raise UnknownError
         return value
 
     def raw(self, text: str) -> int:
-        """An operand as a number that is not negative; a negated one with its carry."""
+        """An operand as a non-negative number; a negated one with its carry."""
         if text[0] == "-" and text[1] in "RUc":
             return (M32 ^ self.raw(text[1:])) + 1
         if text[0] == "~":
@@ -108,7 +111,7 @@ class State:
         return value
 
     def pair(self, text: str) -> int:
-        """An operand of 64 bits, which are two neighbouring registers."""
+        """A 64-bit operand in two neighbouring registers."""
         found = _PLACE.match(text)
         if not found:
             return self.raw(text)
@@ -117,7 +120,7 @@ class State:
         return -value if found[1] else value
 
     def constant(self, text: str) -> int:
-        """Of bank 0: the sizes of block and grid, and of arguments a word that tells which."""
+        """A word of bank 0: the sizes of block and grid, or a word that identifies an argument."""
         found = _CONSTANT.match(text)
         place = int(found[1] or "0", 16) if found else -1
         if place >= PARAMETERS and self.pointers:
@@ -127,7 +130,7 @@ class State:
         return self.sizes[place // 4]
 
     def total(self, terms: Sequence[Term]) -> int:
-        """The address of these terms."""
+        """The address that is the sum of these terms."""
         if not terms:
             raise UnknownError
         total = 0
@@ -169,7 +172,7 @@ def terms_of(text: str) -> tuple[Term, ...]:
 
 
 def both(register: str, value: int) -> dict[str, int]:
-    """A value of 64 bits in the register of this name and the one behind it."""
+    """A 64-bit value in this register and the next."""
     found = _PLACE.match(register)
     if not found:
         return {}

@@ -1,4 +1,4 @@
-"""How long a step takes: its launches and copies as the nodes of a graph."""
+"""Model the time of a step: its launches and copies as the nodes of a graph."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from tools.gpu_model.machine import Machine
 from tools.gpu_model.profile import Share, shares_of
 
 PAGE = 16384
-"""Bytes of the plan's memory of which L2 has all or nothing."""
+"""Bytes of the plan's memory that are in L2 as a whole or not at all."""
 SOON = 1e-12
-"""Seconds that are none."""
+"""Seconds that count as zero."""
 SHARES = ("pipe", "slots", "memory")
-"""Of the machine, that a node takes."""
+"""The resources of the machine that a node uses."""
 
 
 @dataclass(frozen=True)
 class GraphNode:
-    """A launch or a copy: its seconds, the shares of pipes, block slots and memory that it takes,
-    and the nodes that it comes behind."""
+    """A launch or a copy: its seconds, the fractions of pipes, block slots and memory that it uses,
+    and its predecessors."""
 
     kernel: str
     stream: int
@@ -46,21 +46,21 @@ class GraphNode:
 
 @dataclass
 class PlayedStep:
-    """The nodes of a step, and of each kernel the launches of each of its calls."""
+    """The nodes of a step, and for each kernel the launches of each of its calls."""
 
     nodes: list[GraphNode] = field(default_factory=list)
     calls: dict[str, list[list[Timed]]] = field(default_factory=dict)
 
 
 def played(program: CompiledPlan, machine: Machine) -> PlayedStep:
-    """A step in steady state: what the step before it left is in L2."""
+    """A step in steady state, which finds in L2 what the step before left."""
     return _Player(program, machine).played()
 
 
 def scheduled(nodes: Sequence[GraphNode], machine: Machine) -> float:
-    """Seconds of the step: nodes begin when those before them have ended; beside others they slow
-    down where pipes, block slots or memory exceed 100 % together. The gap before a node takes no
-    share."""
+    """Seconds of the step. Nodes start when their predecessors have ended; concurrent nodes slow
+    down where pipes, block slots or memory exceed 100 % together. The gap before a node uses no
+    resource."""
     left = [len(set(node.after)) for node in nodes]
     followers: dict[int, list[int]] = {}
     for i, node in enumerate(nodes):
@@ -87,7 +87,7 @@ def scheduled(nodes: Sequence[GraphNode], machine: Machine) -> float:
 
 
 def critical_path(nodes: Sequence[GraphNode]) -> float:
-    """Seconds of the longest chain, whatever runs beside it."""
+    """Seconds of the longest chain, ignoring concurrent nodes."""
     ends: list[float] = []
     for node in nodes:
         ends.append(max((ends[i] for i in node.after), default=0.0) + node.seconds)
@@ -95,7 +95,7 @@ def critical_path(nodes: Sequence[GraphNode]) -> float:
 
 
 class Cache:
-    """Which bytes of the plan's memory are still in L2: by how many were touched since."""
+    """Tracks which bytes of the plan's memory are still in L2, by how many were touched since."""
 
     def __init__(self, steps: Sequence[CompiledStep], keeps: float) -> None:
         ends: Counter[str] = Counter()
@@ -105,7 +105,7 @@ class Cache:
         self._keeps, self._clock = keeps, 0.0
 
     def touch(self, places: Sequence[ByteRange]) -> tuple[float, float]:
-        """Bytes of these places, and how many of them come from memory."""
+        """The bytes of these places, and how many of them come from memory."""
         total = missed = 0.0
         for place in dict.fromkeys(places):
             count = place.stop - place.start
@@ -120,7 +120,7 @@ class Cache:
 
 
 class Touched(NamedTuple):
-    """Bytes that a call reads and writes, and those of them that are not in L2."""
+    """Bytes that a call reads and writes, and how many of each miss L2."""
 
     read: float
     missed: float
@@ -173,7 +173,7 @@ class _Player:
         return None
 
     def join(self, step: CompiledStep, joined: CompiledJoinedLaunch) -> None:
-        """Play a joined launch where the last of its steps is."""
+        """Run a joined launch at the position of its last step."""
         touched = self.touch(step)
         before = self.joining
         self.joining = Touched(*(a + b for a, b in zip(before, touched, strict=True)))
@@ -225,7 +225,8 @@ class _Player:
         self.made.nodes.append(node)
 
     def timings(self, kernel: CompiledKernel, touched: Touched) -> list[Timed]:
-        """The launches of a call share the bytes that the plan says by what their code moves."""
+        """The launches of a call, which share the planned bytes in proportion to what their code
+        moves."""
         found, m = [], self.machine
         reads = touched.read + kernel.workspace
         for i, launch in enumerate(kernel.launches):

@@ -1,4 +1,4 @@
-"""Two runs side by side, as Markdown: their steps, and what changed in their kernels."""
+"""Compare two runs as Markdown: their steps, and the changes of their kernels."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ OF_LAUNCHES = ("registers", "spilled", "shared", "dynamic", "occupancy", "bound"
 OF_TABLE = ("kernel", "before us", "after us", "times faster", "what changed")
 SHARES = ("arithmetic_share", "wide_share")
 ENOUGH = 0.005
-"""The share of its time by which a kernel changes that is told of."""
+"""The relative change of a kernel's time that is reported."""
 
 
 def versus(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """What `after` is beside `before`; kernels are matched by name, else by their ops."""
+    """The comparison of `after` with `before`; kernels are matched by name, else by their ops."""
     parts = [f"# {before['commit']} -> {after['commit']}", NOTICE]
     known = before["machine"]
     if names := [name for name, value in after["machine"].items() if known.get(name) != value]:
@@ -83,5 +83,5 @@ def describe_change(key: str, old: Any, new: Any) -> str:
 
 
 def times(before: float, after: float) -> tuple[str, str, str]:
-    """Both, and how many times faster the second is."""
+    """Both times, and the speedup of the second."""
     return us(before), us(after), f"{before / after:.3f}" if after else ""

@@ -1,10 +1,10 @@
-"""Machine code walked as one thread would walk it.
+"""Walk machine code as one thread would execute it.
 
 A walk executes the integer instructions that decide branches, for one thread of one block, and
 counts how often each basic block is entered: loops over tiles, stages of reductions, causal
-attention, warps with roles of their own. What depends on data (the slow path of a division, a
-search) is not known: such a region is skipped where it can be, else entered once, and the walk says
-so. A second walk, of the lanes of a warp, finds what their first accesses touch.
+attention, warps with different roles. What depends on data (the slow path of a division, a search)
+is unknown: such a region is skipped where possible, else entered once, and the walk records it. A
+second walk, of the lanes of a warp, finds what their first accesses touch.
 """
 
 from __future__ import annotations
@@ -20,19 +20,22 @@ from tools.gpu_model.sass import Block, Instruction
 from tools.gpu_model.state import InstructionIndex, State, begun
 
 MOST_VISITS = 400_000
-"""Blocks of code that a thread enters before a walk gives up; counts are then scaled."""
+"""Basic blocks that a thread enters before a walk is truncated; counts are then scaled."""
 MOST_ACCESSES, VISITS_OF_TRACE = 64, 1500
-"""Accesses, and blocks of code entered, after which the trace of a lane's addresses ends; the
-latter twenty times as many where more accesses are asked for."""
+"""Accesses and entered basic blocks after which the trace of a lane's addresses ends; twenty times
+as many blocks if more accesses are requested."""
 
 Sizes = Sequence[int]
 
 
 @dataclass
 class ThreadWalk:
-    """How often a thread enters each block of code, in `stretches`: a new one begins where blocks
-    wait for all others, and where the last block of a group goes on alone, by the ticket that it
-    drew. Whether loops depend on data, and whether the walk did not come to its end."""
+    """How often a thread enters each basic block.
+
+    `stretches` are separated by barriers of all blocks, and begin anew where the last block of a
+    group continues alone, by the ticket that it drew. `unknown` tells that loops depend on data,
+    `truncated` that the walk did not reach its end.
+    """
 
     stretches: list[Counter[int]] = field(default_factory=lambda: [Counter()])
     unknown: bool = False
@@ -45,8 +48,8 @@ class ThreadWalk:
 
 @dataclass(frozen=True)
 class WarpAccess:
-    """What an access of a warp touches on average: sectors of 32 and lines of 128 bytes of memory,
-    or how many times the cycles that a shared access without bank conflicts takes."""
+    """What an access of a warp touches on average: sectors of 32 bytes and lines of 128 bytes of
+    memory, or for shared memory the factor over the cycles without bank conflicts."""
 
     sectors: float = 0
     lines: float = 0
@@ -54,8 +57,8 @@ class WarpAccess:
 
 
 class Code:
-    """The machine code of one kernel symbol, and the constant arrays of its file. `sizes` are those
-    of block, then grid."""
+    """The machine code of one kernel symbol, with the constant arrays of its file. `sizes` are
+    those of block, then grid."""
 
     def __init__(self, blocks: Sequence[Block], tables: Tables | None = None) -> None:
         self.blocks, self.tables = blocks, tables or Tables()
@@ -72,11 +75,11 @@ class Code:
         """The blocks of code by which all blocks of a launch wait for each other."""
 
     def loops(self) -> list[tuple[int, int]]:
-        """The first and the last block of code of each loop."""
+        """The first and the last basic block of each loop."""
         return [(b.target, i) for i, b in enumerate(self.blocks) if self._backward[i]]
 
     def keeps(self, place: InstructionIndex) -> bool:
-        """Whether the instruction is a copy by way of L1."""
+        """Whether the instruction is a copy through L1."""
         opcode = self.blocks[place[0]].instructions[place[1]].opcode
         return opcode.startswith("LDGSTS") and "BYPASS" not in opcode
 
@@ -117,7 +120,7 @@ class Code:
         most: int = MOST_ACCESSES,
     ) -> dict[InstructionIndex, WarpAccess]:
         """What the first accesses of these threads, a warp, touch, by instruction. Arguments are
-        taken as aligned; what is not known is left out."""
+        assumed to be aligned; unknown accesses are left out."""
         rows: dict[InstructionIndex, list[list[int | None]]] = {}
         for lane, thread in enumerate(threads):
             state = self.traced(block, thread, sizes, most)
@@ -132,7 +135,7 @@ class Code:
         }
 
     def traced(self, block: Sizes, thread: Sizes, sizes: Sizes, most: int = MOST_ACCESSES) -> State:
-        """A thread that has been followed for so many accesses, its arguments known."""
+        """The state of a thread after `most` accesses, with known arguments."""
         state, steps, at = begun(block, thread, sizes, self.tables), self._compiled(True), 0
         state.pointers = True
         for _ in range(VISITS_OF_TRACE * (1 if most == MOST_ACCESSES else 20)):
@@ -150,11 +153,11 @@ class Code:
         return state
 
     def draws(self, block: Sizes, sizes: Sizes) -> tuple[int, ...]:
-        """Of how many blocks each ticket that a block draws makes one the last."""
+        """For each ticket that a block draws, the number of blocks of which one is last."""
         return tuple(self.traced(block, (0, 0, 0), sizes, MOST_VISITS).drawn)
 
     def _is_arrival(self, number: int) -> bool:
-        """Whether one thread says here that its block has arrived, before it waits for all."""
+        """Whether a thread signals here that its block has arrived at the barrier of all blocks."""
         here, behind = (self.blocks[i : i + 1] for i in (number, number + 1))
         adds = any(i.opcode.startswith("ATOMG.E.ADD") for block in here for i in block.instructions)
         return adds and any(block.kind == "jump" and block.target == number + 1 for block in behind)
@@ -168,8 +171,8 @@ class Code:
         return self._steps[traced]
 
     def _skips(self, at: int) -> bool:
-        """Whether a jump of which nothing is known skips the call of a division's slow path, or a
-        wait for what is there already."""
+        """Whether an unknown jump skips the call of a division's slow path, or a wait for what is
+        already there."""
         code = self.blocks[at]
         if code.kind != "jump" or self._backward[at]:
             return False
@@ -178,7 +181,7 @@ class Code:
 
 
 def _touched(instruction: Instruction, rows: Sequence[Sequence[int | None]]) -> WarpAccess:
-    """By rows of the lanes' addresses, one for each execution."""
+    """The access by rows of the lanes' addresses, one row per execution."""
     size = instruction.width
     known = [[a for a in row if a is not None] for row in rows]
     known = [row for row in known if row]
@@ -193,8 +196,8 @@ def _touched(instruction: Instruction, rows: Sequence[Sequence[int | None]]) -> 
 
 
 def _conflicts(addresses: Sequence[int], size: int) -> float:
-    """Cycles over those without conflicts: phases of 128 bytes, in each the most words of one
-    bank."""
+    """The factor over the cycles without bank conflicts: phases of 128 bytes, in each the most
+    words of one bank."""
     if size < 4:
         return 1
     together = LANES * 4 // size

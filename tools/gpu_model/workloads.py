@@ -1,5 +1,4 @@
-"""The workloads that are modelled: those of the benchmarks at the sizes that docs tell of, and some
-more."""
+"""The modelled workloads: those of the benchmarks at the sizes in the docs, and some more."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from benchmarks.workload import Data, Draws, Tensors, Workload
 
 @dataclass(frozen=True)
 class BatchNorm(Workload):
-    """A batch norm over rows, with its gradients for a given gradient of the result."""
+    """A batch norm over rows with its gradients, given the gradient of the result."""
 
     features: int = 1024
 
@@ -40,8 +39,8 @@ class BatchNorm(Workload):
 
 @dataclass(frozen=True)
 class Convolutions(Workload):
-    """Four convolutions, as the second stage of a ResNet has them, with their gradients for a given
-    gradient of the last one's result."""
+    """Four convolutions, like the second stage of a ResNet, with their gradients, given the
+    gradient of the result."""
 
     channels: int = 128
     pixels: int = 28
@@ -120,16 +119,16 @@ WORKLOADS: Mapping[str, Workload] = {
     )
 }
 BRANCHED = ("conv-backward-b8", "conv-backward-b16", "conv-backward-b32", "inception-b8")
-"""Those that are modelled on 1, 2 and 4 streams, where nothing else is said."""
+"""Workloads that are modelled on 1, 2 and 4 streams by default."""
 
 
 def find(name: str) -> Workload:
-    """The workload of that name, or SystemExit with the names that there are."""
+    """The workload of that name. Raises SystemExit with the known names."""
     if name not in WORKLOADS:
         raise SystemExit(f"workload: expected one of {', '.join(WORKLOADS)}, got {name!r}")
     return WORKLOADS[name]
 
 
 def streams_of(name: str) -> tuple[int, ...]:
-    """The stream counts that a workload is modelled with."""
+    """The numbers of streams that a workload is modelled with."""
     return (1, 2, 4) if name in BRANCHED else (1,)

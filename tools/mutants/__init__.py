@@ -1,1 +1,1 @@
-"""How good the tests are: one place of the sources changed at a time (docs/testing.md)."""
+"""Mutation testing: change one place of the sources at a time (docs/testing.md)."""

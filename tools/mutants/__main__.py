@@ -1,11 +1,11 @@
-"""Changes one place of the sources at a time, and tells whether a test fails.
+"""Change one place of the sources at a time, and report whether a test fails.
 
     python -m tools.mutants --seed 1 --list
     python -m tools.mutants --seed 1 --log mutants.jsonl --first 0 --last 50
 
-works in place, so it wants a checkout of its own. What the log holds is not done again. `--near`
-runs only the files of tests whose names or imports are those of the changed module; what survives
-them is then tried without it.
+It edits files in place, so it needs a checkout of its own. Mutants in the log are skipped. `--near`
+runs only the test files whose names or imports match the changed module; what survives them is then
+tried without it.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ from tools.mutants.sites import PythonSites, Site, header_sites
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SECONDS = 900
-"""What one group of test files may take; a change that makes it take longer is found by that."""
+"""Time limit of one group of test files; a mutant that exceeds it counts as found."""
 
 
 @dataclass(frozen=True)
 class Area:
-    """Where how many changes are drawn, and the groups of tests that concern them, in turn."""
+    """A part of the sources: the number of mutants to draw, and the groups of tests that concern
+    them, in turn."""
 
     count: int
     sources: tuple[str, ...]
@@ -111,7 +112,7 @@ AREAS = {
         (_named("", "optim", "optim_state", "groups", "clipping", "freezing", "against_torch"),),
     ),
 }
-"""Where changes are drawn: messages, assertions, types, costs and module constants are left out."""
+"""Where mutants are drawn; messages, assertions, types, costs and module constants are left out."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ class Mutant:
 
 
 def draw(root: Path, seed: int) -> list[Mutant]:
-    """The changes of a seed in the order in which they are tried. Each kind is as likely as any."""
+    """The mutants of a seed in the order in which they are tried; all kinds are equally likely."""
     rng = random.Random(seed)
     drawn = []
     for name, area in AREAS.items():
@@ -157,7 +158,7 @@ def _sites(suffix: str, text: str) -> tuple[Site, ...]:
 
 
 def changed(raw: bytes, site: Site) -> bytes:
-    """The file with another text at one place."""
+    """The file with the text at one place replaced."""
     return raw[: site.start] + site.new.encode() + raw[site.stop :]
 
 
@@ -169,7 +170,7 @@ def _parses(path: str, raw: bytes) -> bool:
 
 
 def nearest_tests(root: Path, mutant: Mutant) -> tuple[str, ...]:
-    """Up to four files of tests that have the module's name or import it, short ones first."""
+    """Up to four test files that are named after the module or import it, short ones first."""
     path = Path(mutant.path)
     parts = path.with_suffix("").parts
     package = ".".join(parts[:-1] if parts[0] == "graphc" else ("graphc", *parts[:-1]))
@@ -206,7 +207,7 @@ def outcome(root: Path, files: tuple[str, ...]) -> str:
 
 
 def tried(root: Path, mutant: Mutant, only_near: bool) -> str:
-    """What the tests say of a change. The file is put back whatever happens."""
+    """The result of the tests on a mutant. The file is restored whatever happens."""
     path = root / mutant.path
     raw = path.read_bytes()
     groups = (nearest_tests(root, mutant),) if only_near else AREAS[mutant.area].tests
@@ -221,7 +222,7 @@ def tried(root: Path, mutant: Mutant, only_near: bool) -> str:
 
 
 def survived_near(record: dict[str, Any]) -> bool:
-    """Whether a record of the log says that only the nearest tests were run, and none failed."""
+    """Whether a record of the log says that only the nearest tests ran, and none failed."""
     return bool(record["near"] and record["result"] == "survived")
 
 

@@ -1,4 +1,4 @@
-"""The places of a file that may be changed, and what comes there."""
+"""The places of a file that may be mutated, with their replacements."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ TURNED = {
     "+": "-", "-": "+", "*": "+", "//": "*", "/": "*", "%": "//", "&": "|", "|": "&",
     "and": "or", "or": "and", "&&": "||", "||": "&&", "<<": ">>", ">>": "<<",
 }  # fmt: skip
-"""What an operator becomes."""
+"""The replacement of each operator."""
 NAMES = {"min": "max", "max": "min", "all": "any", "any": "all"}
-"""What a function becomes."""
+"""The replacement of each function."""
 DTYPES = {"f32": "f64", "f64": "f32", "i32": "i64", "i64": "i32", "bf16": "f16", "f16": "bf16"}
-"""What a dtype becomes."""
+"""The replacement of each dtype."""
 SILENT = ("error", "note", "tell", "log", "cast", "TypeVar", "fail")
-"""Calls that say something to a reader."""
+"""Calls whose arguments are only messages."""
 KEPT = ("isinstance", "getattr", "zip", "replace", "min", "max")
-"""Calls whose arguments are not exchanged: it would be an error, or nothing."""
+"""Calls whose arguments are not swapped: it would be an error, or change nothing."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """A place in a file, in bytes, and what comes there."""
+    """A place in a file, in bytes, with its replacement."""
 
     kind: str
     start: int
@@ -35,7 +35,7 @@ class Site:
 
 
 class PythonSites(ast.NodeVisitor):
-    """The places of a Python file that may be changed."""
+    """The places of a Python file that may be mutated."""
 
     def __init__(self, text: str) -> None:
         self.raw = text.encode()
@@ -46,7 +46,7 @@ class PythonSites(ast.NodeVisitor):
         self.visit(ast.parse(text))
 
     def visit(self, node: ast.AST) -> None:
-        """What stands at module level but functions and classes is a table or an alias."""
+        """Visit a node; module-level tables and aliases are skipped."""
         if isinstance(node, ast.Raise | ast.Assert | ast.Import | ast.ImportFrom):
             return
         if isinstance(node, ast.Module):
@@ -115,7 +115,7 @@ class PythonSites(ast.NodeVisitor):
             self.sites.append(Site("arguments", *span, f"{second}, {first}"))
 
     def _turn(self, kind: str, left: ast.expr, right: ast.expr) -> None:
-        """The operator between two operands as another."""
+        """Replace the operator between two operands."""
         start = self._stop(left)
         for sign in sorted(TURNED, key=len, reverse=True):
             word = re.compile(rf"(?<![\w<>=!/*]){re.escape(sign)}(?![\w<>=!/*])")
@@ -152,14 +152,14 @@ def _is_silent(node: ast.Call) -> bool:
 
 
 def _operators(text: str, start: int, kind: str) -> Iterator[Site]:
-    """C++ operators between spaces; `text` begins at `start`."""
+    """C++ operators between spaces; `text` begins at byte `start`."""
     for found in re.finditer(r" (<=|>=|==|<<|>>|&&|\|\||[<>+\-*/%&|]) ", text):
         before, sign = len(text[: found.start(1)].encode()), found.group(1)
         yield Site(kind, start + before, start + before + len(sign), TURNED[sign])
 
 
 def header_sites(text: str) -> list[Site]:
-    """The places of a header of kernels that may be changed."""
+    """The places of a kernel header that may be mutated."""
     sites: list[Site] = []
     start = 0
     for line in text.splitlines(keepends=True):

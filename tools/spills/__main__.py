@@ -1,8 +1,8 @@
-"""`python -m tools.spills`: lists kernels that spill, and ends with status 1 if any does.
+"""List kernels that spill, and exit with status 1 if any does: `python -m tools.spills`.
 
     python -m tools.spills --workloads resnet50-b32 --settings tf32 --compilers nvrtc
 
-What was compiled is not compiled again; GRAPHC_CACHE_DIR says where it lies.
+Compiled kernels are cached in GRAPHC_CACHE_DIR.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
 def tried(
     title: str, made: dict[str, str], compiler: CudaCompiler, arch: str, threads: int
 ) -> list[Spill]:
-    """What spills of the texts `made`, listed behind a line that says what was compiled."""
+    """The spills of the texts `made`, printed below a line that says what was compiled."""
     began, found = time.monotonic(), {}
     shown = sys.stderr.isatty()
     for name, symbols in usages(made, compiler, arch, threads):

@@ -1,5 +1,5 @@
-"""Which steps are compiled: all workloads of the benchmarks, each in every precision and with what
-has to be asked for."""
+"""The steps to compile: all workloads of the benchmarks, in every precision and with all
+options."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from benchmarks.workload import Workload
 
 @dataclass(frozen=True)
 class Settings:
-    """A `precision` of `compile`, variables of the environment and their values, the architectures
-    that have what they ask for, the dtype of parameters and inputs, and how many streams."""
+    """Options of a compilation."""
 
     precision: str
+    """The `precision` of `compile`."""
     asked: tuple[tuple[str, str], ...] = ()
+    """Environment variables with their values."""
     archs: tuple[str, ...] = ("sm_90a", "sm_80")
+    """Architectures that support the options."""
     dtype: str = "float32"
+    """The dtype of parameters and inputs."""
     streams: int = 1
+    """The number of streams."""
 
 
 HOPPER = ("sm_90a",)
@@ -39,7 +43,8 @@ SETTINGS: Mapping[str, Settings] = {
     "wgmma": Settings("bfloat16", (WGMMA,), HOPPER),
     "tma": Settings("bfloat16", (WGMMA, TMA), HOPPER),
 }
-"""`early` has the texts of `tf32`: it is compiled otherwise, so `asked` holds while it is."""
+"""`early` has the texts of `tf32`, but other compiler options, so `asked` also holds while
+compiling."""
 
 
 def texts(workload: Workload, settings: Settings) -> dict[str, str]:
@@ -58,7 +63,7 @@ def texts(workload: Workload, settings: Settings) -> dict[str, str]:
 
 @contextmanager
 def asked(settings: Settings) -> Iterator[None]:
-    """The block in which the environment asks for what the settings name."""
+    """The block in which the environment has the variables of the settings."""
     before = {name: os.environ.get(name) for name, _ in settings.asked}
     os.environ.update(settings.asked)
     try:

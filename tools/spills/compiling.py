@@ -1,4 +1,4 @@
-"""What kernels take of registers, by both compilers."""
+"""Register use of kernels by both compilers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COMPILERS: Mapping[str, Callable[[], CudaCompiler | None]] = {"nvrtc": nvrtc, "n
 
 @dataclass(frozen=True)
 class Spill:
-    """A launch of a kernel, as its `symbol`, that does not fit registers."""
+    """A launch of a kernel, by `symbol`, that spills."""
 
     kernel: str
     symbol: str
@@ -27,9 +27,9 @@ class Spill:
 def usages(
     texts: Mapping[str, str], compiler: CudaCompiler, arch: str, threads: int = 1
 ) -> Iterator[tuple[str, dict[str, Usage]]]:
-    """The usage of each symbol of each kernel of `texts`, texts by name. Those of one plain text
-    are compiled once, and never again while the compiled cache has it: the first stands for all.
-    Raises CompileError."""
+    """The usage of each symbol of each kernel in `texts`, by name. Kernels of one plain text are
+    compiled once, and not again while the cache has them; the first stands for all. Raises
+    CompileError."""
     first: dict[str, tuple[str, dict[str, str]]] = {}
     for name, text in texts.items():
         changed, names = plain(text)
@@ -45,7 +45,7 @@ def usages(
 
 
 def spills(found: Mapping[str, Mapping[str, Usage]]) -> list[Spill]:
-    """Those of `usages` that spill."""
+    """The usages that spill."""
     return [
         Spill(kernel, symbol, usage)
         for kernel, symbols in found.items()

@@ -1,4 +1,4 @@
-"""Kernels of one text but for the names in it, as those of the layers of a stack, are one."""
+"""Identify kernels whose texts differ only in names, such as those of the layers of a stack."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ KEPT = frozenset(
     signed sizeof static struct switch template this true typedef typename union unsigned
     using void volatile while C""".split()
 )
-"""Words of the language in generated texts, which the headers need not have; so are those that
-begin with two underscores."""
+"""Words of the language in generated texts that headers need not contain; words that begin with two
+underscores count too."""
 
 
 def plain(text: str) -> tuple[str, dict[str, str]]:
-    """A text of CUDA without comments, in which names that its headers do not know are numbered;
-    and what each of these was."""
+    """A CUDA text without comments, with names unknown to the headers replaced by numbers; and the
+    original of each."""
     numbered: dict[str, str] = {}
     known = KEPT | _of_headers()
 

@@ -1,4 +1,4 @@
-"""Running results along an axis."""
+"""Cumulative sums, products and extremes along an axis."""
 
 from __future__ import annotations
 
@@ -14,30 +14,82 @@ from graphc.trace import Tensor, current_builder, emit
 
 @or_without_axes
 def cumsum(x: TensorLike, axis: int, dtype: DTypeLike | None = None) -> Tensor:
-    """y[i] = x[0] + ... + x[i] along `axis`; dtypes as of `sum`."""
+    """Return cumulative sums along an axis: y[i] = x[0] + ... + x[i].
+
+    Args:
+        x: The input; a scalar counts as a vector of one element.
+        axis: The axis to sum along.
+        dtype: The dtype of the sums; by default that of floats, and i64 for integers and booleans.
+
+    Returns:
+        A tensor of the shape of `x`.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.cumsum([[1, 2], [3, 4]], axis=0))()
+        array([[1, 2],
+               [4, 6]])
+    """
     tensor = summable(x, dtype)
     return emit(ops.Cumsum(axis_of("cumsum", axis, tensor)), tensor)
 
 
 @or_without_axes
 def cumprod(x: TensorLike, axis: int, dtype: DTypeLike | None = None) -> Tensor:
-    """y[i] = x[0] * ... * x[i] along `axis`; dtypes as of `prod`."""
+    """Return cumulative products along an axis: y[i] = x[0] * ... * x[i].
+
+    Args:
+        x: The input; a scalar counts as a vector of one element.
+        axis: The axis to multiply along.
+        dtype: The dtype of the products; by default that of floats, and i64 for integers and
+            booleans.
+
+    Returns:
+        A tensor of the shape of `x`.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.cumprod([1, 2, 3, 4], axis=0))()
+        array([ 1,  2,  6, 24])
+    """
     tensor = summable(x, dtype)
     return emit(ops.Cumprod(axis_of("cumprod", axis, tensor)), tensor)
 
 
 @or_without_axes
 def cummax(x: TensorLike, axis: int) -> tuple[Tensor, Tensor]:
-    """The largest of x[0], ..., x[i] along `axis`, and its place, i64: the last of equal ones. NaN
-    is larger than anything."""
+    """Return the maximum of the elements up to each position, and its index.
+
+    Args:
+        x: The input; NaN counts as the largest value.
+        axis: The axis to scan.
+
+    Returns:
+        Two tensors of the shape of `x`: max(x[0], ..., x[i]), and the i64 index of the last element
+        equal to it.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.cummax([1, 3, 2, 4], axis=0))()
+        (array([1, 3, 3, 4]), array([0, 1, 1, 3]))
+    """
     tensor = as_tensor(x)
     return _extremes(ops.Cummax(axis_of("cummax", axis, tensor)), tensor)
 
 
 @or_without_axes
 def cummin(x: TensorLike, axis: int) -> tuple[Tensor, Tensor]:
-    """The smallest of x[0], ..., x[i] along `axis`, and its place, i64: the last of equal ones. NaN
-    is smaller than anything."""
+    """Return the minimum of the elements up to each position, and its index.
+
+    Args:
+        x: The input; NaN counts as the smallest value.
+        axis: The axis to scan.
+
+    Returns:
+        Two tensors of the shape of `x`: min(x[0], ..., x[i]), and the i64 index of the last element
+        equal to it.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.cummin([3, 1, 2, 0], axis=0))()
+        (array([3, 1, 1, 0]), array([0, 1, 1, 3]))
+    """
     tensor = as_tensor(x)
     return _extremes(ops.Cummin(axis_of("cummin", axis, tensor)), tensor)
 
@@ -50,7 +102,21 @@ def _extremes(op: Op, x: Tensor) -> tuple[Tensor, Tensor]:
 
 @or_without_axes
 def logcumsumexp(x: TensorLike, axis: int) -> Tensor:
-    """y[i] = log(exp(x[0]) + ... + exp(x[i])) along `axis`, without overflow."""
+    """Return cumulative log-sum-exp along an axis: y[i] = log(exp(x[0]) + ... + exp(x[i])).
+
+    The exponentials never overflow.
+
+    Args:
+        x: The input; integers become f32.
+        axis: The axis to sum along.
+
+    Returns:
+        A float tensor of the shape of `x`.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.logcumsumexp([0.0, 0.0], axis=0))()
+        array([0.       , 0.6931472], dtype=float32)
+    """
     tensor = floating(x)
     return emit(ops.Logcumsumexp(axis_of("logcumsumexp", axis, tensor)), tensor)
 
@@ -61,7 +127,18 @@ def cumulative_sum(
     dtype: DTypeLike | None = None,
     include_initial: bool = False,
 ) -> Tensor:
-    """`cumsum`; with 0 before it if `include_initial`. `axis` may be None where x has one."""
+    """Return cumulative sums along an axis, by the name and arguments of the Array API.
+
+    Args:
+        x: The input.
+        axis: The axis to sum along; it may be None for a vector.
+        dtype: The dtype of the sums, as in `cumsum`.
+        include_initial: Whether to put 0 before the first sum, which makes the axis longer by one.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.cumulative_sum([1, 2, 3], include_initial=True))()
+        array([0, 1, 3, 6])
+    """
     return _cumulative("cumulative_sum", ops.Cumsum, 0, x, axis, dtype, include_initial)
 
 
@@ -71,7 +148,19 @@ def cumulative_prod(
     dtype: DTypeLike | None = None,
     include_initial: bool = False,
 ) -> Tensor:
-    """`cumprod`; with 1 before it if `include_initial`. `axis` may be None where x has one."""
+    """Return cumulative products along an axis, by the name and arguments of the Array API.
+
+    Args:
+        x: The input.
+        axis: The axis to multiply along; it may be None for a vector.
+        dtype: The dtype of the products, as in `cumprod`.
+        include_initial: Whether to put 1 before the first product, which makes the axis longer by
+            one.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.cumulative_prod([1, 2, 3], include_initial=True))()
+        array([1, 1, 2, 6])
+    """
     return _cumulative("cumulative_prod", ops.Cumprod, 1, x, axis, dtype, include_initial)
 
 

@@ -1,4 +1,4 @@
-"""The draws that functions of random numbers are made of."""
+"""Random draws from which the public random functions are built."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ MOST = 2**24
 
 
 def uniform(shape: tuple[int, ...]) -> Tensor:
-    """f32 of `shape`, uniform in [0, 1): multiples of 2^-24."""
+    """Draw f32 numbers in [0, 1): multiples of 2^-24."""
     seed, number, counter = current_builder().random_key()
     return emit(ops.PhiloxUniform(seed, number, shape), counter)
 
 
 def gumbel(shape: tuple[int, ...]) -> Tensor:
-    """f32 of `shape`: -log(-log(u)) of uniform u, which added to logarithms of weights makes the
-    largest place a draw by these weights."""
+    """Draw f32 numbers from the Gumbel distribution: -log(-log(u)) of uniform u.
+
+    The argmax of logits plus these is a draw from softmax(logits).
+    """
     return negative(log(negative(log(maximum(uniform(shape), 0.5 / MOST)))))

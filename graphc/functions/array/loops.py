@@ -23,19 +23,38 @@ def scan(
     length: int | None = None,
     recompute: bool = False,
 ) -> tuple[Any, Any]:
-    """`carry, y[t] = fn(carry, x[t])` for t = 0 .. n - 1, or downwards if `reverse`; returns the
-    last carry and the y of all iterations, stacked along a new first axis.
+    """Run a loop `carry, y[t] = fn(carry, x[t])` for t = 0, ..., n - 1.
 
-    fn       a function of the carry and the elements of one iteration; it may read tensors and
-             parameters from outside, and call `scan` itself. Returns (new carry, y)
-    init     the first carry: a tensor, or tuples, lists and dicts of tensors
-    xs       the same, of tensors with a first axis of n; None if there are none
-    length   n, where there are no `xs`
-    recompute  whether to take less memory and more time: the gradient computes each iteration
-             again, of which only the old carries are kept, and no work is taken out of the loop
+    The body is traced and compiled once, for any n.
 
-    The body is compiled once, whatever n is. A new carry has the structure, shapes and dtypes of
-    the old one; `y` may have any, None too.
+    Args:
+        fn: A function of the carry and the elements of one iteration that returns (new carry, y).
+            The new carry has the structure, shapes and dtypes of the old one; `y` may have any, and
+            may be None. The function may read tensors and parameters from outside and call `scan`
+            itself.
+        init: The first carry: a tensor, or tuples, lists and dicts of tensors.
+        xs: Tensors with a first axis of size n, in the same kinds of structure; None for a loop
+            without inputs.
+        reverse: Whether to run from t = n - 1 down to 0.
+        length: n, for a loop without `xs`.
+        recompute: Whether to save memory at the cost of time: the gradient computes each iteration
+            again from its old carry, the only value that is kept, and no work is moved out of the
+            loop.
+
+    Returns:
+        The last carry, and the `y` of all iterations stacked along a new first axis.
+
+    Raises:
+        GraphError: The function does not return a pair, the carry changes its structure or type, or
+            the sizes of the first axes differ.
+
+    Example:
+        >>> def add(total, x):
+        ...     return total + x, total * x
+        ...
+        >>> xs = np.array([1, 2, 3])
+        >>> graphc.compile(lambda: graphc.scan(add, 0, xs))()
+        (array(6), array([0, 2, 9]))
     """
     outer = current_builder()
     first = tree.map_leaves(lambda _, leaf: as_tensor(leaf), init)
@@ -103,8 +122,11 @@ def _describe(result: Any) -> str:
 
 
 class BodyBuilder(Builder):
-    """The body of a scan under construction. Tensors of the surrounding builder that the body
-    reads become its constants; names are unique in both."""
+    """Build the graph of a scan's body.
+
+    Tensors of the surrounding builder that the body reads become its constants. Names are unique
+    across both graphs.
+    """
 
     def __init__(self, outer: Builder, length: int, kind: str = "scan") -> None:
         super().__init__(outer.fresh(".".join([*outer.modules, kind])))
@@ -123,13 +145,13 @@ class BodyBuilder(Builder):
         self._iteration: Tensor | None = None
 
     def carry(self, name: str, initial: Tensor) -> Tensor:
-        """A carry that begins as `initial`, a tensor of the surrounding builder."""
+        """Return the body's input for a carry that starts as `initial`, an outer tensor."""
         tensor = self._symbol(f"carry.{name}" if name else "carry", initial.value.type)
         self.carries.append((self.outer.own(initial), tensor))
         return tensor
 
     def element(self, name: str, scanned: Tensor) -> Tensor:
-        """An element of `scanned`, a tensor of the surrounding builder."""
+        """Return the body's input for one element of `scanned`, an outer tensor."""
         whole = scanned.value.type
         tensor = self._symbol(f"x.{name}" if name else "x", Type(whole.shape[1:], whole.dtype))
         self.elements.append((self.outer.own(scanned), tensor))
@@ -139,6 +161,7 @@ class BodyBuilder(Builder):
         return Tensor(Value(self.fresh(f"{self.name}.{name}"), type), self)
 
     def own(self, tensor: Tensor) -> Tensor:
+        """Return `tensor` in the body, as a constant if it belongs to the surrounding builder."""
         if tensor.builder is self:
             return tensor
         source = self.outer.own(tensor)
@@ -170,7 +193,7 @@ class BodyBuilder(Builder):
         )
 
     def random_step(self) -> tuple[int, int, Tensor]:
-        """As outside, with a counter that differs from iteration to iteration."""
+        """Return a random key like the outer builder's, whose counter differs in each iteration."""
         with self.outer.building():
             seed, number, counter = self.outer.random_step()
             if self._iteration is None:
@@ -188,7 +211,7 @@ class BodyBuilder(Builder):
     def emit_scan(
         self, carries: list[Tensor], stacks: list[Tensor], reverse: bool, recompute: bool
     ) -> tuple[Tensor, ...]:
-        """The scan in the surrounding builder, its body ending with these tensors of its own."""
+        """Append the scan to the surrounding builder; the body returns the given tensors."""
         constants = list(self.captured.values())
         inputs = [*constants, *(t for _, t in self.carries), *(t for _, t in self.elements)]
         self.inputs = [t.value for t in inputs]
@@ -203,11 +226,11 @@ class BodyBuilder(Builder):
         return results[:own]
 
     def watched(self) -> list[Any]:
-        """The bounds and what is shown, each with a tensor of this builder."""
+        """Return the tensors of this builder that bounds checks and `show` watch."""
         return [*(self.bounds or ()), *self.shown]
 
     def hand_on(self, tensors: Sequence[Tensor]) -> None:
-        """Let the surrounding builder watch these of its own in place of what this one watches."""
+        """Make the surrounding builder watch `tensors` of its own instead of those watched here."""
         found = [replace(w, tensor=t) for w, t in zip(self.watched(), tensors, strict=True)]
         count = len(self.bounds or ())
         if self.outer.bounds is not None:

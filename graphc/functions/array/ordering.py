@@ -1,4 +1,4 @@
-"""Elements in order of size: sorting, selection, order statistics, binary search."""
+"""Sorting, selection and order statistics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from graphc.functions.array.reductions import any, argmax, sum
 from graphc.functions.array.shape.no_axes import or_without_axes
 from graphc.functions.array.shape.rearrange import moveaxis
 from graphc.functions.array.shape.shapes import broadcast_to, expand_dims, reshape, squeeze
-from graphc.functions.array.tensors import as_tensor, axis_of, cast, error, promoted
+from graphc.functions.array.tensors import as_tensor, axis_of, cast, error
 from graphc.functions.array.values_alone import values_alone
 from graphc.ir import FLOATS, TensorLike
 from graphc.trace import Tensor, current_builder, emit
@@ -34,22 +34,64 @@ INTERPOLATIONS = ("linear", "lower", "higher", "nearest", "midpoint")
 
 @or_without_axes
 def argsort(x: TensorLike, axis: int = -1, descending: bool = False) -> Tensor:
-    """The places along `axis` of the elements in order, i64; equal ones keep theirs (stable), NaN
-    counts as the largest."""
+    """Return the indices that sort a tensor along an axis.
+
+    The sort is stable: equal elements keep their order.
+
+    Args:
+        x: The input; NaN counts as the largest value.
+        axis: The axis to sort along.
+        descending: Whether to sort from the largest to the smallest.
+
+    Returns:
+        Indices, i64, of the shape of `x`.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.argsort([3, 1, 2]))()
+        array([1, 2, 0])
+    """
     return _sorted("argsort", x, axis, descending)[1]
 
 
 @or_without_axes
 def sort(x: TensorLike, axis: int = -1, descending: bool = False) -> Tensor:
-    """The elements in order along `axis`, without the places of `argsort`; NaN counts as the
-    largest."""
+    """Sort a tensor along an axis.
+
+    It returns values alone; `argsort` returns indices.
+
+    Args:
+        x: The input; NaN counts as the largest value.
+        axis: The axis to sort along.
+        descending: Whether to sort from the largest to the smallest.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.sort([3, 1, 2], descending=True))()
+        array([3, 2, 1])
+    """
     return values_alone(_sorted("sort", x, axis, descending)[0], "sort", axis)
 
 
 @or_without_axes
 def topk(x: TensorLike, k: int, axis: int = -1, largest: bool = True) -> tuple[Tensor, Tensor]:
-    """The k largest (or smallest) elements along `axis`, in order, and their places, i64. Of equal
-    ones the first comes first."""
+    """Return the `k` largest or smallest elements along an axis, and their indices.
+
+    Args:
+        x: The input; NaN counts as the largest value.
+        k: The number of elements.
+        axis: The axis to search.
+        largest: Whether to return the largest elements, from the largest down; else the smallest,
+            from the smallest up.
+
+    Returns:
+        Values and i64 indices; the first of equal elements comes first.
+
+    Raises:
+        GraphError: `k` is not between 0 and the size of the axis.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.topk([3, 1, 4, 1, 5], 2))()
+        (array([5, 4]), array([4, 2]))
+    """
     tensor = as_tensor(x)
     place = axis_of("topk", axis, tensor)
     if not isinstance(k, int | np.integer) or not 0 <= k <= tensor.shape[place]:
@@ -61,7 +103,7 @@ def topk(x: TensorLike, k: int, axis: int = -1, largest: bool = True) -> tuple[T
 
 
 def msort(x: TensorLike) -> Tensor:
-    """The elements in order along the first axis."""
+    """Sort a tensor along its first axis."""
     return _sorted("msort", x, 0, False)[0]
 
 
@@ -69,8 +111,24 @@ def msort(x: TensorLike) -> Tensor:
 def kthvalue(
     x: TensorLike, k: int, axis: int = -1, keepdims: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """The k-th smallest element along `axis`, k counted from 1, and its place, i64. NaN counts as
-    the largest."""
+    """Return the `k`-th smallest element along an axis, and its index.
+
+    Args:
+        x: The input; NaN counts as the largest value.
+        k: The rank of the element, counted from 1.
+        axis: The axis to search.
+        keepdims: Whether to keep the reduced axes, with size 1.
+
+    Returns:
+        Values and i64 indices.
+
+    Raises:
+        GraphError: `k` is not between 1 and the size of the axis.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.kthvalue([3, 1, 2], 2))()
+        (array(2), array(2))
+    """
     tensor = as_tensor(x)
     place = axis_of("kthvalue", axis, tensor)
     if not isinstance(k, int | np.integer) or not 1 <= k <= tensor.shape[place]:
@@ -85,8 +143,22 @@ def kthvalue(
 
 @or_without_axes
 def median(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Any:
-    """The element in the middle along `axis` (the lower of two) and its place, i64; NaN, at its
-    first place, if any is. Of all elements, without a place, where `axis` is None."""
+    """Return the median along an axis, the lower of two middle elements.
+
+    If any element is NaN, so is the median.
+
+    Args:
+        x: The input.
+        axis: The axis to reduce; None takes the median of all elements.
+        keepdims: Whether to keep the reduced axes, with size 1.
+
+    Returns:
+        Values and i64 indices along `axis`; the value alone where `axis` is None.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.median([3.0, 1.0, 2.0, 4.0], axis=0))()
+        (array(2., dtype=float32), array(2))
+    """
     tensor, place = _with_elements("median", x, axis)
     extent = tensor.shape[place]
     value, where_it_is = kthvalue(tensor, (extent + 1) // 2, place, keepdims=True)
@@ -99,7 +171,20 @@ def median(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> An
 
 @or_without_axes
 def nanmedian(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Any:
-    """`median` of the elements that are not NaN; NaN if all are."""
+    """Return the median of the elements that are not NaN; NaN if all are.
+
+    Args:
+        x: The input.
+        axis: The axis to reduce; None takes the median of all elements.
+        keepdims: Whether to keep the reduced axes, with size 1.
+
+    Returns:
+        Values and i64 indices along `axis`; the value alone where `axis` is None.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.nanmedian([3.0, np.nan, 2.0]))()
+        array(2., dtype=float32)
+    """
     tensor, place = _with_elements("nanmedian", x, axis)
     values, places = _first(tensor, place, tensor.shape[place])
     count = sum(cast(logical_not(isnan(values)), "i64"), place, keepdims=True)
@@ -110,8 +195,20 @@ def nanmedian(x: TensorLike, axis: int | None = None, keepdims: bool = False) ->
 
 @or_without_axes
 def mode(x: TensorLike, axis: int = -1, keepdims: bool = False) -> tuple[Tensor, Tensor]:
-    """The element that is there most often along `axis`, the smallest of several, and its last
-    place, i64."""
+    """Return the most frequent element along an axis, the smallest of several.
+
+    Args:
+        x: The input.
+        axis: The axis to reduce.
+        keepdims: Whether to keep the reduced axes, with size 1.
+
+    Returns:
+        Values, and the i64 index of the last element equal to it.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.mode([2, 1, 2, 3]))()
+        (array(2), array(2))
+    """
     tensor, place = _with_elements("mode", x, axis)
     values, places = _first(tensor, place, tensor.shape[place])
     extent = tensor.shape[place]
@@ -137,9 +234,20 @@ def quantile(
     keepdims: bool = False,
     interpolation: str = "linear",
 ) -> Tensor:
-    """The q-quantiles of floats along `axis` (of all elements if None), NaN if any is; q in [0, 1],
-    a number or several, whose axis then comes first. Between two elements `interpolation` says:
-    linear, lower, higher, nearest or midpoint."""
+    """Return quantiles along an axis; NaN if any element is NaN.
+
+    Args:
+        x: The input, floats.
+        q: The quantiles in [0, 1]: a number, or a vector, whose axis comes first in the result.
+        axis: The axis to reduce; None takes the quantile of all elements.
+        keepdims: Whether to keep the reduced axes, with size 1.
+        interpolation: The value between two elements: "linear", "lower", "higher", "nearest" or
+            "midpoint".
+
+    Example:
+        >>> graphc.compile(lambda: graphc.quantile([0.0, 1.0, 2.0, 3.0], 0.5))()
+        array(1.5, dtype=float32)
+    """
     return _quantile("quantile", x, q, axis, keepdims, interpolation)
 
 
@@ -150,7 +258,19 @@ def nanquantile(
     keepdims: bool = False,
     interpolation: str = "linear",
 ) -> Tensor:
-    """`quantile` of the elements that are not NaN; NaN if all are."""
+    """Return quantiles of the elements that are not NaN; NaN if all are.
+
+    Args:
+        x: The input, floats.
+        q: The quantiles in [0, 1]: a number, or a vector, whose axis comes first in the result.
+        axis: The axis to reduce; None takes the quantile of all elements.
+        keepdims: Whether to keep the reduced axes, with size 1.
+        interpolation: The value between two elements, as in `quantile`.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.nanquantile([0.0, np.nan, 2.0], 0.5))()
+        array(1., dtype=float32)
+    """
     return _quantile("nanquantile", x, q, axis, keepdims, interpolation)
 
 
@@ -193,37 +313,6 @@ def _between(values: Tensor, ranks: Tensor, kind: str) -> Tensor:
     low = take_along_axis(values, cast(below, "i64"), -1)
     high = take_along_axis(values, cast(ceil(ranks), "i64"), -1)
     return lerp(low, high, 0.5 if kind == "midpoint" else ranks - below)
-
-
-def searchsorted(
-    sorted_sequence: TensorLike,
-    values: TensorLike,
-    right: bool = False,
-    side: str | None = None,
-    sorter: TensorLike | None = None,
-) -> Tensor:
-    """For each of `values` the number of elements of `sorted_sequence`, ascending along its last
-    axis, that are less (or equal, if `right` or side="right"): i64. The sequence has one axis, or
-    the other axes of the values. `sorter`: the places of its elements in order."""
-    if side not in (None, "left", "right") or (right and side == "left"):
-        raise error(f"searchsorted: side expected left or right, as right={right}, got {side!r}")
-    table, wanted = promoted(sorted_sequence, values)
-    if sorter is not None:
-        table = take_along_axis(table, sorter, -1)
-    if table.ndim == 1 and wanted.ndim != 1:
-        flat = reshape(wanted, (-1,))
-        return reshape(_searched(table, flat, right or side == "right"), wanted.shape)
-    return _searched(table, wanted, right or side == "right")
-
-
-def bucketize(x: TensorLike, boundaries: TensorLike, right: bool = False) -> Tensor:
-    """For each element of x the number of `boundaries` (one axis, ascending) that are less (or
-    equal, if `right`): i64."""
-    return searchsorted(boundaries, x, right)
-
-
-def _searched(table: Tensor, values: Tensor, right: bool) -> Tensor:
-    return emit(ops.Searchsorted(right), table, values)
 
 
 def _with_elements(name: str, x: TensorLike, axis: int | None) -> tuple[Tensor, int]:

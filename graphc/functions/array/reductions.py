@@ -37,9 +37,17 @@ from graphc.trace import Tensor, emit
 def sum(
     x: TensorLike, axis: Axes = None, dtype: DTypeLike | None = None, keepdims: bool = False
 ) -> Tensor:
-    """The sum over `axis` (one, several, or all for None); 0 over nothing.
+    """Sum over axes; the sum of no elements is 0.
 
-    Integers and booleans are summed as i64 unless `dtype` says otherwise.
+    Args:
+        x: The input.
+        axis: The axis or axes to reduce; None reduces all.
+        dtype: The dtype of the sum; by default that of floats, and i64 for integers and booleans.
+        keepdims: Whether to keep the reduced axes, with size 1.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.sum([[1, 2], [3, 4]], axis=1))()
+        array([3, 7])
     """
     tensor = summable(x, dtype)
     return emit(ops.Sum(axes_of("sum", axis, tensor), keepdims), tensor)
@@ -48,23 +56,56 @@ def sum(
 def prod(
     x: TensorLike, axis: Axes = None, dtype: DTypeLike | None = None, keepdims: bool = False
 ) -> Tensor:
-    """The product over `axis` (one, several, or all for None); 1 over nothing.
+    """Multiply over axes; the product of no elements is 1.
 
-    Integers and booleans are multiplied as i64 unless `dtype` says otherwise.
+    Args:
+        x: The input.
+        axis: The axis or axes to reduce; None reduces all.
+        dtype: The dtype of the product; by default that of floats, and i64 for integers and
+            booleans.
+        keepdims: Whether to keep the reduced axes, with size 1.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.prod([[1, 2], [3, 4]], axis=0))()
+        array([3, 8])
     """
     tensor = summable(x, dtype)
     return emit(ops.Prod(axes_of("prod", axis, tensor), keepdims), tensor)
 
 
 def count_nonzero(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The number of elements over `axis` that are not 0: i64."""
+    """Count the elements that are not 0, as i64.
+
+    Args:
+        x: The input.
+        axis: The axis or axes to reduce; None reduces all.
+        keepdims: Whether to keep the reduced axes, with size 1.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.count_nonzero([[0, 2], [3, 4]], axis=0))()
+        array([1, 2])
+    """
     return sum(cast(as_tensor(x), "bool"), axis, keepdims=keepdims)
 
 
 @in_float32
 def norm(x: TensorLike, ord: float = 2, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """(sum of |x|^ord)^(1 / ord) of floats over `axis`, as linalg.vector_norm: the largest and the
-    smallest magnitude for the orders inf and -inf, the number of elements that are not 0 for 0."""
+    """Return the vector norm over axes: (sum of |x|^ord)^(1 / ord).
+
+    Args:
+        x: The input, floats.
+        ord: The order; inf and -inf give the largest and smallest magnitude, 0 the number of
+            elements that are not 0.
+        axis: The axis or axes to reduce; None reduces all.
+        keepdims: Whether to keep the reduced axes, with size 1.
+
+    Raises:
+        GraphError: `x` holds no floats.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.norm([3.0, 4.0]))()
+        array(5., dtype=float32)
+    """
     tensor = _floats("norm", x)
     if ord == math.inf:
         return max(abs(tensor), axis, keepdims)
@@ -94,20 +135,57 @@ def _root(x: Tensor) -> Tensor:
 
 @in_float32
 def mean(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The mean of floats over `axis` (one, several, or all for None); NaN over nothing."""
+    """Average over axes; the mean of no elements is NaN.
+
+    Args:
+        x: The input, floats.
+        axis: The axis or axes to reduce; None reduces all.
+        keepdims: Whether to keep the reduced axes, with size 1.
+
+    Raises:
+        GraphError: `x` holds no floats.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.mean([[1.0, 2.0], [3.0, 6.0]], axis=0))()
+        array([2., 4.], dtype=float32)
+    """
     tensor = _floats("mean", x)
     return average(tensor, axes_of("mean", axis, tensor), keepdims)
 
 
 def max(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The largest element over `axis`, NaN if any is: values alone, without the places of `argmax`.
-    Equal ones share the gradient."""
+    """Return the largest element over axes; NaN if any element is NaN.
+
+    Unlike PyTorch's, it gives the values alone; `argmax` gives indices. Equal elements share the
+    gradient.
+
+    Args:
+        x: The input.
+        axis: The axis or axes to reduce; None reduces all.
+        keepdims: Whether to keep the reduced axes, with size 1.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.max([[1, 5], [3, 4]], axis=1))()
+        array([5, 4])
+    """
     return _extreme("max", ops.Max, x, axis, keepdims)
 
 
 def min(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The smallest element over `axis`, NaN if any is: values alone, without the places of
-    `argmin`. Equal ones share the gradient."""
+    """Return the smallest element over axes; NaN if any element is NaN.
+
+    Unlike PyTorch's, it gives the values alone; `argmin` gives indices. Equal elements share the
+    gradient.
+
+    Args:
+        x: The input.
+        axis: The axis or axes to reduce; None reduces all.
+        keepdims: Whether to keep the reduced axes, with size 1.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.min([[1, 5], [3, 4]], axis=1))()
+        array([1, 3])
+    """
     return _extreme("min", ops.Min, x, axis, keepdims)
 
 
@@ -124,7 +202,21 @@ def _extreme(
 def var(
     x: TensorLike, axis: Axes = None, correction: float = 0.0, keepdims: bool = False
 ) -> Tensor:
-    """The sum of squared deviations from the mean, divided by (count - correction)."""
+    """Return the variance over axes: the sum of (x - mean)^2 divided by (count - correction).
+
+    Args:
+        x: The input, floats.
+        axis: The axis or axes to reduce; None reduces all.
+        correction: What is subtracted from the number of elements; 1 gives the unbiased estimate.
+        keepdims: Whether to keep the reduced axes, with size 1.
+
+    Raises:
+        GraphError: `x` holds no floats, or there are no more than `correction` elements.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.var([1.0, 2.0, 3.0], correction=1))()
+        array(1., dtype=float32)
+    """
     tensor = _floats("var", x)
     axes = axes_of("var", axis, tensor)
     count = math.prod(tensor.shape[a] for a in axes)
@@ -142,12 +234,38 @@ def var(
 def std(
     x: TensorLike, axis: Axes = None, correction: float = 0.0, keepdims: bool = False
 ) -> Tensor:
-    """The square root of `var`; the gradient where that is 0 is 0."""
+    """Return the standard deviation over axes: the square root of `var`.
+
+    The gradient where the deviation is 0 is 0.
+
+    Args:
+        x: The input, floats.
+        axis: The axis or axes to reduce; None reduces all.
+        correction: What is subtracted from the number of elements; 1 gives the unbiased variance.
+        keepdims: Whether to keep the reduced axes, with size 1.
+
+    Raises:
+        GraphError: `x` holds no floats, or there are no more than `correction` elements.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.std([2.0, 4.0]))()
+        array(1., dtype=float32)
+    """
     return _root(var(x, axis, correction, keepdims))
 
 
 def any(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Whether any element over `axis` is not 0: booleans; false over nothing."""
+    """Return whether any element over axes is not 0; false for no elements.
+
+    Args:
+        x: The input.
+        axis: The axis or axes to reduce; None reduces all.
+        keepdims: Whether to keep the reduced axes, with size 1.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.any([[False, True], [False, False]], axis=1))()
+        array([ True, False])
+    """
     tensor = as_tensor(x)
     flags = cast(cast(tensor, "bool"), "i32")
     largest = max if _has_elements("any", tensor, axis) else sum
@@ -155,7 +273,17 @@ def any(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 
 def all(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Whether no element over `axis` is 0: booleans; true over nothing."""
+    """Return whether all elements over axes are not 0; true for no elements.
+
+    Args:
+        x: The input.
+        axis: The axis or axes to reduce; None reduces all.
+        keepdims: Whether to keep the reduced axes, with size 1.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.all([[True, True], [True, False]], axis=1))()
+        array([ True, False])
+    """
     tensor = as_tensor(x)
     flags = cast(cast(tensor, "bool"), "i32")
     smallest = min if _has_elements("all", tensor, axis) else prod
@@ -167,14 +295,38 @@ def _has_elements(name: str, x: Tensor, axis: Axes) -> bool:
 
 
 def argmax(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The first place along `axis` (among all elements in row-major order for None) of the largest
-    element (or of NaN): i64."""
+    """Return the index of the largest element along an axis, or of the first NaN.
+
+    Args:
+        x: The input.
+        axis: The axis to search; None searches all elements in row-major order.
+        keepdims: Whether to keep the reduced axes, with size 1.
+
+    Returns:
+        Indices, i64; the first of equal elements.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.argmax([[1, 5], [7, 4]], axis=1))()
+        array([1, 0])
+    """
     return _first("argmax", x, axis, keepdims)
 
 
 def argmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The first place along `axis` (among all elements in row-major order for None) of the smallest
-    element (or of NaN): i64."""
+    """Return the index of the smallest element along an axis, or of the first NaN.
+
+    Args:
+        x: The input.
+        axis: The axis to search; None searches all elements in row-major order.
+        keepdims: Whether to keep the reduced axes, with size 1.
+
+    Returns:
+        Indices, i64; the first of equal elements.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.argmin([[1, 5], [7, 4]], axis=1))()
+        array([0, 1])
+    """
     return _first("argmin", x, axis, keepdims)
 
 

@@ -1,4 +1,4 @@
-"""Statistics and differences along axes, counts of places."""
+"""Statistics, differences and integrals along axes, and histograms."""
 
 from __future__ import annotations
 
@@ -32,35 +32,88 @@ from graphc.trace import Tensor, emit
 def nansum(
     x: TensorLike, axis: Axes = None, dtype: DTypeLike | None = None, keepdims: bool = False
 ) -> Tensor:
-    """The sum over `axis` of the elements that are not NaN; dtypes as of `sum`."""
+    """Sum the elements that are not NaN over axes.
+
+    Args:
+        x: The input.
+        axis: The axis or axes to reduce; None reduces all.
+        dtype: The dtype of the sum, as in `sum`.
+        keepdims: Whether to keep the reduced axes, with size 1.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.nansum([1.0, np.nan, 2.0]))()
+        array(3., dtype=float32)
+    """
     tensor = as_tensor(x)
     known = where(isnan(tensor), 0, tensor) if tensor.dtype in FLOATS else tensor
     return sum(known, axis, dtype, keepdims)
 
 
 def nanmean(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The mean over `axis` of the floats that are not NaN; NaN where all are."""
+    """Average the elements that are not NaN over axes; NaN if all are.
+
+    Args:
+        x: The input, floats.
+        axis: The axis or axes to reduce; None reduces all.
+        keepdims: Whether to keep the reduced axes, with size 1.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.nanmean([1.0, np.nan, 2.0]))()
+        array(1.5, dtype=float32)
+    """
     tensor = as_tensor(x)
     count = sum(cast(logical_not(isnan(tensor)), tensor.dtype), axis, keepdims=keepdims)
     return divide(nansum(tensor, axis, keepdims=keepdims), count)
 
 
 def aminmax(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> tuple[Tensor, Tensor]:
-    """The smallest and the largest element over `axis`, NaN if any is."""
+    """Return the smallest and the largest element over axes; NaN if any element is NaN.
+
+    Args:
+        x: The input.
+        axis: The axis or axes to reduce; None reduces all.
+        keepdims: Whether to keep the reduced axes, with size 1.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.aminmax([3, 1, 2]))()
+        (array(1), array(3))
+    """
     return min(x, axis, keepdims), max(x, axis, keepdims)
 
 
 def var_mean(
     x: TensorLike, axis: Axes = None, correction: float = 0.0, keepdims: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """`var` and `mean` over `axis`."""
+    """Return the variance and the mean over axes.
+
+    Args:
+        x: The input, floats.
+        axis: The axis or axes to reduce; None reduces all.
+        correction: What is subtracted from the number of elements, as in `var`.
+        keepdims: Whether to keep the reduced axes, with size 1.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.var_mean([1.0, 3.0]))()
+        (array(1., dtype=float32), array(2., dtype=float32))
+    """
     return var(x, axis, correction, keepdims), mean(x, axis, keepdims)
 
 
 def std_mean(
     x: TensorLike, axis: Axes = None, correction: float = 0.0, keepdims: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """`std` and `mean` over `axis`."""
+    """Return the standard deviation and the mean over axes.
+
+    Args:
+        x: The input, floats.
+        axis: The axis or axes to reduce; None reduces all.
+        correction: What is subtracted from the number of elements, as in `var`.
+        keepdims: Whether to keep the reduced axes, with size 1.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.std_mean([1.0, 3.0]))()
+        (array(1., dtype=float32), array(2., dtype=float32))
+    """
     return std(x, axis, correction, keepdims), mean(x, axis, keepdims)
 
 
@@ -71,8 +124,19 @@ def diff(
     prepend: TensorLike | None = None,
     append: TensorLike | None = None,
 ) -> Tensor:
-    """Each element along `axis` less the one before it, n times over; `prepend` and `append` are
-    put around x first."""
+    """Return the differences of neighbouring elements along an axis: x[i + 1] - x[i].
+
+    Args:
+        x: The input.
+        n: How many times to take differences.
+        axis: The axis along which to take differences.
+        prepend: Elements to put before `x` along the axis first.
+        append: Elements to put after `x` along the axis first.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.diff([1, 4, 9]))()
+        array([3, 5])
+    """
     parts = [p for p in (prepend, x, append) if p is not None]
     tensor = concat(parts, axis) if len(parts) > 1 else as_tensor(x)
     place = axis_of("diff", axis, tensor)
@@ -86,7 +150,18 @@ def diff(
 def trapezoid(
     y: TensorLike, x: TensorLike | None = None, dx: float = 1.0, axis: int = -1
 ) -> Tensor:
-    """The integral of y along `axis` by trapezoids, between places x or at distances dx."""
+    """Integrate along an axis by the trapezoidal rule.
+
+    Args:
+        y: The values of the function.
+        x: The points at which the values are taken; without it they are `dx` apart.
+        dx: The distance between two points.
+        axis: The axis to integrate along.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.trapezoid([1.0, 2.0, 3.0]))()
+        array(4., dtype=float32)
+    """
     return sum(_trapezoids("trapezoid", y, x, dx, axis), axis)
 
 
@@ -107,13 +182,41 @@ def _trapezoids(name: str, y: TensorLike, x: TensorLike | None, dx: float, axis:
 def cumulative_trapezoid(
     y: TensorLike, x: TensorLike | None = None, dx: float = 1.0, axis: int = -1
 ) -> Tensor:
-    """The integrals of y along `axis` from its first element to each later one; as `trapezoid`."""
+    """Integrate from the first point to each later one by the trapezoidal rule.
+
+    Args:
+        y: The values of the function.
+        x: The points at which the values are taken; without it they are `dx` apart.
+        dx: The distance between two points.
+        axis: The axis to integrate along; it is shorter by one in the result.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.cumulative_trapezoid([1.0, 2.0, 3.0]))()
+        array([1.5, 4. ], dtype=float32)
+    """
     return cumsum(_trapezoids("cumulative_trapezoid", y, x, dx, axis), axis)
 
 
 def bincount(x: TensorLike, weights: TensorLike | None = None, minlength: int = 0) -> Tensor:
-    """[minlength] with how many elements of x [n] (integers) are 0, 1, ...: i64; or with the sums
-    of their `weights` [n]. Larger elements are not counted: shapes are static."""
+    """Count how often each of the integers 0, ..., `minlength` - 1 occurs in a vector.
+
+    Integers of `minlength` or more are not counted, since shapes are static.
+
+    Args:
+        x: Integers [n], not negative.
+        weights: What each element counts [n]; by default 1.
+        minlength: The length of the result.
+
+    Returns:
+        Counts i64 [minlength], or sums of `weights` in their dtype.
+
+    Raises:
+        GraphError: `minlength` is no positive integer, or the shapes do not fit.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.bincount([0, 2, 2], minlength=4))()
+        array([1, 0, 2, 0])
+    """
     if not isinstance(minlength, int) or minlength < 1:
         raise error(f"bincount: minlength expected the length of the result, got {minlength!r}")
     places = checked_indices("bincount", x, minlength)
@@ -130,8 +233,24 @@ def bincount(x: TensorLike, weights: TensorLike | None = None, minlength: int = 
 
 
 def histc(x: TensorLike, bins: int, min: float, max: float) -> Tensor:
-    """[bins] with how many elements of x lie in each of `bins` equal parts of [min, max], in the
-    dtype of x; others are not counted."""
+    """Count the elements that lie in each of `bins` equal parts of [min, max].
+
+    Args:
+        x: The values; those outside the range are not counted.
+        bins: The number of parts.
+        min: The lower end of the range.
+        max: The upper end of the range.
+
+    Returns:
+        Counts [bins] in the dtype of `x`.
+
+    Raises:
+        GraphError: `min` is not below `max`.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.histc([0.5, 1.5, 1.6], bins=2, min=0.0, max=2.0))()
+        array([1., 2.], dtype=float32)
+    """
     if not min < max:
         raise error(f"histc: expected min below max, got {min} and {max}")
     tensor = reshape(floating(x), -1)
@@ -142,7 +261,23 @@ def histc(x: TensorLike, bins: int, min: float, max: float) -> Tensor:
 
 
 def cov(x: TensorLike, correction: float = 1.0) -> Tensor:
-    """[v, v]: the covariances of the v variables whose n values are the rows of x [v, n]."""
+    """Return the covariance matrix of variables.
+
+    Args:
+        x: One variable per row: [variables, samples].
+        correction: What is subtracted from the number of samples; 1 gives the unbiased estimate.
+
+    Returns:
+        A matrix [variables, variables].
+
+    Raises:
+        GraphError: `x` is not a matrix.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.cov([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))()
+        array([[ 1., -1.],
+               [-1.,  1.]], dtype=float32)
+    """
     tensor = floating(x)
     if tensor.ndim != 2:
         raise error(f"cov: expected x of 2 axes, got {tensor.value.type}")
@@ -152,8 +287,19 @@ def cov(x: TensorLike, correction: float = 1.0) -> Tensor:
 
 
 def corrcoef(x: TensorLike) -> Tensor:
-    """[v, v]: the covariances of `cov` over the products of the standard deviations, between -1
-    and 1."""
+    """Return the matrix of Pearson correlation coefficients of variables.
+
+    Args:
+        x: One variable per row: [variables, samples].
+
+    Returns:
+        A matrix [variables, variables] of numbers between -1 and 1.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.corrcoef([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))()
+        array([[ 1., -1.],
+               [-1.,  1.]], dtype=float32)
+    """
     covariance = cov(x)
     size = sqrt(diagonal(covariance))
     ratio = divide(divide(covariance, expand_dims(size, 1)), size)

@@ -1,4 +1,4 @@
-"""Arguments of functions: what may stand for a tensor, dtypes of results, axes."""
+"""Convert and check the arguments of functions: tensors, dtypes of results, axes, shapes."""
 
 from __future__ import annotations
 
@@ -28,10 +28,18 @@ _ABOVE_BOTH = {frozenset({"u8", "i8"}): "i32", frozenset({"f16", "bf16"}): "f32"
 
 
 def as_tensor(x: object, dtype: str | None = None) -> Tensor:
-    """`x` as a tensor: a tensor itself, a parameter's contents, or a constant.
+    """Return `x` as a tensor: itself, the contents of a parameter, or a constant.
 
-    Constants come from Python numbers (f32, i64 or bool unless `dtype` says otherwise), arrays of
-    their own dtype (anything with `__array__`) and nested lists of numbers. GraphError for others.
+    Args:
+        x: A tensor, parameter, Python number, nested list of numbers, or anything with `__array__`.
+        dtype: The dtype of a constant made from a number or list; by default f32, i64 or bool.
+
+    Raises:
+        GraphError: `x` is nothing of the kind.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.as_tensor([1, 2]))()
+        array([1, 2])
     """
     if isinstance(x, Operand):
         return x.contents(current_builder())
@@ -51,17 +59,17 @@ def as_tensor(x: object, dtype: str | None = None) -> Tensor:
 
 
 def is_scalar(x: object) -> TypeGuard[float]:
-    """Whether `x` is a number without a dtype of its own: it takes that of its partners."""
+    """Return whether `x` is a number that adopts the dtype of the tensors it meets."""
     return isinstance(x, bool | int | float | np.generic)
 
 
 def is_integer(x: object) -> TypeGuard[int]:
-    """Whether `x` is an integer of Python's or NumPy's, and no boolean."""
+    """Return whether `x` is a Python or NumPy integer, but not a boolean."""
     return isinstance(x, int | np.integer) and not isinstance(x, bool)
 
 
 def scalar_dtype(x: object) -> str:
-    """The dtype of a Python number that stands alone."""
+    """Return the dtype of a Python number that meets no tensor."""
     if isinstance(x, bool | np.bool_):
         return "bool"
     return "i64" if isinstance(x, int | np.integer) else "f32"
@@ -75,9 +83,11 @@ def _scalar(x: Scalar, dtype: str) -> Tensor:
 
 
 def promoted(*arguments: TensorLike) -> list[Tensor]:
-    """All arguments as tensors of one dtype, that of `torch.result_type`: among tensors with axes;
-    then tensors without; then numbers; the later only where they are of a higher kind (boolean,
-    integer, float)."""
+    """Return all arguments as tensors of one dtype, that of `torch.result_type`.
+
+    The dtype comes from tensors with axes, then from scalars, then from Python numbers; the later
+    groups count only where they are of a higher kind (boolean, integer, float).
+    """
     found = operands(*arguments)
     dtype = promoted_dtype(found)
     return [
@@ -87,12 +97,12 @@ def promoted(*arguments: TensorLike) -> list[Tensor]:
 
 
 def operands(*arguments: TensorLike) -> list[Tensor | float]:
-    """The arguments as tensors, but for numbers, which have no dtype of their own."""
+    """Return the arguments as tensors, except numbers, which have no dtype of their own."""
     return [x if is_scalar(x) else as_tensor(x) for x in arguments]
 
 
 def promoted_dtype(operands: Sequence[Tensor | float]) -> str:
-    """The dtype that `promoted` gives to tensors and numbers."""
+    """Return the dtype that `promoted` gives to tensors and numbers."""
     tensors = [x for x in operands if isinstance(x, Tensor)]
     return result_dtype(
         [t.dtype for t in tensors if t.ndim],
@@ -102,7 +112,7 @@ def promoted_dtype(operands: Sequence[Tensor | float]) -> str:
 
 
 def result_dtype(*classes: Sequence[str]) -> str:
-    """The dtype of a result from those of its operands, most important class first."""
+    """Return the dtype of a result from its operands' dtypes, most important class first."""
     found = ""
     for dtypes in classes:
         for highest in _joined(dtypes):
@@ -124,18 +134,31 @@ def _kind(dtype: str) -> int:
 
 
 def cast(x: Tensor, dtype: str) -> Tensor:
-    """`x` as `dtype`; itself if it is."""
+    """Convert a tensor to `dtype`; return it unchanged if it has that dtype."""
     return x if x.dtype == dtype else emit(Cast(dtype), x)
 
 
 def astype(x: TensorLike, dtype: DTypeLike) -> Tensor:
-    """`x` converted to `dtype` (a name such as "float32" or "f32", or a NumPy dtype). Floats are
-    cut towards zero to integers; to bool gives x != 0."""
+    """Convert a tensor to another dtype.
+
+    Floats are truncated towards zero when they become integers. Conversion to bool gives x != 0.
+
+    Args:
+        x: The input.
+        dtype: A name such as "float32" or "f32", or a NumPy dtype.
+
+    Raises:
+        GraphError: The dtype is unknown.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.astype([1.7, -1.7], "int32"))()
+        array([ 1, -1], dtype=int32)
+    """
     return cast(as_tensor(x), dtype_of(dtype))
 
 
 def dtype_of(dtype: DTypeLike) -> str:
-    """The short name of `dtype`, or GraphError with the user's line."""
+    """Return the short name of `dtype`, or raise GraphError."""
     try:
         return dtype_name(dtype)
     except GraphError as unknown:
@@ -143,13 +166,16 @@ def dtype_of(dtype: DTypeLike) -> str:
 
 
 def floating(x: TensorLike) -> Tensor:
-    """`x` as a tensor of a float dtype: integers and booleans become f32."""
+    """Return `x` as a tensor of a float dtype; integers and booleans become f32."""
     tensor = as_tensor(x)
     return tensor if tensor.dtype in FLOATS else cast(tensor, "f32")
 
 
 def axis_of(name: str, axis: object, x: Tensor, extra: int = 0) -> int:
-    """`axis` counted from the front, or GraphError; `extra` axes beyond those of x count too."""
+    """Return `axis` counted from the front, or raise GraphError.
+
+    `extra` is the number of axes that the result has more than x.
+    """
     rank = x.ndim + extra
     if not isinstance(axis, int | np.integer) or isinstance(axis, bool):
         raise error(f"{name}: an axis is an integer, got {axis!r}")
@@ -159,8 +185,10 @@ def axis_of(name: str, axis: object, x: Tensor, extra: int = 0) -> int:
 
 
 def axes_of(name: str, axis: Axes, x: Tensor) -> tuple[int, ...]:
-    """All axes for None, else those named, sorted and counted from the front, or GraphError. A
-    tensor without axes counts as one of extent 1 where 0 or -1 is named, as in PyTorch."""
+    """Return axes counted from the front and sorted, or raise GraphError; None is all of them.
+
+    As in PyTorch, a scalar has an axis 0 or -1 of size 1.
+    """
     if axis is None:
         return tuple(range(x.ndim))
     items = axis if isinstance(axis, Sequence) else (axis,)
@@ -173,7 +201,7 @@ def axes_of(name: str, axis: Axes, x: Tensor) -> tuple[int, ...]:
 
 
 def shape_of(name: str, shape: Shape) -> tuple[int, ...]:
-    """`shape` as a tuple of non-negative integers, or GraphError."""
+    """Return `shape` as a tuple of integers that are not negative, or raise GraphError."""
     extents = tuple(shape) if isinstance(shape, Sequence) else (shape,)
     for extent in extents:
         if not isinstance(extent, int | np.integer) or isinstance(extent, bool) or extent < 0:
@@ -182,7 +210,7 @@ def shape_of(name: str, shape: Shape) -> tuple[int, ...]:
 
 
 def summable(x: TensorLike, dtype: DTypeLike | None) -> Tensor:
-    """`x` as it is summed: in `dtype`, else in its own dtype if that is a float, else in i64."""
+    """Return `x` in the dtype to sum in: `dtype`, else its own if that is a float, else i64."""
     tensor = as_tensor(x)
     if dtype is not None:
         return cast(tensor, dtype_of(dtype))
@@ -190,5 +218,5 @@ def summable(x: TensorLike, dtype: DTypeLike | None) -> Tensor:
 
 
 def part(x: Tensor, axis: int, start: int | None, stop: int | None, step: int = 1) -> Tensor:
-    """The elements from place `start` to before `stop` of `axis`, counted from the front."""
+    """Return the elements from index `start` up to `stop` along `axis`."""
     return x[(*(slice(None),) * axis, slice(start, stop, step))]

@@ -1,7 +1,6 @@
-"""Results that in PyTorch are the first of a pair: graphc.max(x, 1) is the values alone.
+"""Guard results that are values in graphc, but a pair of values and indices in PyTorch.
 
-`x.max(1)[0]` and `values, places = x.max(1)` mean the values there and the first row here, so
-neither passes silently.
+`x.max(1)[0]` and `values, indices = x.max(1)` would mean something else here, so both are errors.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from graphc.trace import Tensor
 
 
 class ValuesAlone(Tensor):
-    """A tensor that is not to be taken for a pair of values and places."""
+    """A tensor that must not be unpacked as a pair of values and indices."""
 
     __slots__ = ("maker",)
 
@@ -40,5 +39,5 @@ class ValuesAlone(Tensor):
 
 
 def values_alone(tensor: Tensor, maker: str, axis: object) -> Tensor:
-    """`tensor`, which `maker` made along one axis if `axis` is a number."""
+    """Guard `tensor`, the result of `maker`, if it was reduced along one axis."""
     return ValuesAlone(tensor, maker) if is_integer(axis) and tensor.ndim else tensor

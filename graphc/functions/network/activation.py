@@ -1,4 +1,4 @@
-"""Activations, with the names and defaults of torch.nn.functional and `axis` for `dim`."""
+"""Activation functions, with the names and defaults of torch.nn.functional and `axis` for `dim`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,12 @@ from graphc.functions.array.elementwise.elementwise import (
     exp,
     expm1,
     greater,
-    isfinite,
     less_equal,
-    log,
     log1p,
     maximum,
     minimum,
     multiply,
     negative,
-    reciprocal,
     sigmoid,
     sign,
     stop_gradient,
@@ -30,25 +27,32 @@ from graphc.functions.array.elementwise.elementwise import (
     where,
 )
 from graphc.functions.array.elementwise.precision import in_float32
-from graphc.functions.array.indexing.places import shifted
-from graphc.functions.array.reductions import max, sum
 from graphc.functions.array.shape.shapes import reshape
 from graphc.functions.array.tensors import (
-    Axes,
     as_tensor,
-    astype,
-    axes_of,
     axis_of,
     error,
     floating,
 )
-from graphc.ir import DTypeLike, TensorLike
+from graphc.ir import TensorLike
 from graphc.trace import Tensor
 
 
 @in_float32
 def gelu(x: TensorLike, approximate: str = "none") -> Tensor:
-    """x times the normal distribution function at x; approximate="tanh" uses tanh for erf."""
+    """Gaussian error linear unit: x * Phi(x), with the normal distribution function Phi.
+
+    Args:
+        x: The input.
+        approximate: "none" computes Phi by erf, "tanh" approximates it by tanh.
+
+    Raises:
+        GraphError: `approximate` is neither.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.gelu([-1.0, 0.0, 1.0], approximate="tanh"))().round(3)
+        array([-0.159,  0.   ,  0.841], dtype=float32)
+    """
     tensor = floating(x)
     if approximate == "none":
         inner = erf(multiply(tensor, math.sqrt(0.5)))
@@ -62,21 +66,39 @@ def gelu(x: TensorLike, approximate: str = "none") -> Tensor:
 
 @in_float32
 def silu(x: TensorLike) -> Tensor:
-    """x * sigmoid(x)."""
+    """Sigmoid linear unit: x * sigmoid(x)."""
     tensor = floating(x)
     return multiply(tensor, sigmoid(tensor))
 
 
 @in_float32
 def leaky_relu(x: TensorLike, negative_slope: float = 0.01) -> Tensor:
-    """x above 0, negative_slope * x elsewhere."""
+    """Leaky rectifier: x for x > 0, else negative_slope * x.
+
+    Args:
+        x: The input.
+        negative_slope: The slope for negative numbers.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.leaky_relu([-1.0, 1.0], 0.5))()
+        array([-0.5,  1. ], dtype=float32)
+    """
     tensor = floating(x)
     return where(greater(tensor, 0), tensor, multiply(tensor, negative_slope))
 
 
 @in_float32
 def elu(x: TensorLike, alpha: float = 1.0) -> Tensor:
-    """x above 0, alpha * (e^x - 1) elsewhere."""
+    """Exponential linear unit: x for x > 0, else alpha * (e^x - 1).
+
+    Args:
+        x: The input.
+        alpha: The negative of the limit at -inf.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.elu([-100.0, 1.0], alpha=2.0))()
+        array([-2.,  1.], dtype=float32)
+    """
     tensor = floating(x)
     above = greater(tensor, 0)
     # The unused side must stay finite: its infinite gradient times 0 would be NaN.
@@ -86,7 +108,16 @@ def elu(x: TensorLike, alpha: float = 1.0) -> Tensor:
 
 @in_float32
 def celu(x: TensorLike, alpha: float = 1.0) -> Tensor:
-    """x above 0, alpha * (e^(x / alpha) - 1) elsewhere."""
+    """Continuously differentiable ELU: x for x > 0, else alpha * (e^(x / alpha) - 1).
+
+    Args:
+        x: The input.
+        alpha: The negative of the limit at -inf.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.celu([-100.0, 1.0], alpha=2.0))()
+        array([-2.,  1.], dtype=float32)
+    """
     tensor = floating(x)
     above = greater(tensor, 0)
     below = multiply(expm1(multiply(where(above, 0, tensor), 1 / alpha)), alpha)
@@ -99,24 +130,37 @@ _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804
 
 @in_float32
 def selu(x: TensorLike) -> Tensor:
-    """1.0507 * elu(x, alpha=1.6733): keeps mean 0 and variance 1."""
+    """Scaled ELU, which keeps mean 0 and variance 1: 1.0507 * elu(x, alpha=1.6733)."""
     return multiply(elu(x, _SELU_ALPHA), _SELU_SCALE)
 
 
 @in_float32
 def mish(x: TensorLike) -> Tensor:
-    """x * tanh(log(1 + e^x))."""
+    """Mish: x * tanh(log(1 + e^x))."""
     tensor = floating(x)
     return multiply(tensor, tanh(softplus(tensor)))
 
 
 def relu6(x: TensorLike) -> Tensor:
-    """x between 0 and 6, these outside; the gradient on the limits is 0."""
+    """Rectifier limited at 6: min(max(x, 0), 6); the gradient at the limits is 0."""
     return hardtanh(x, 0.0, 6.0)
 
 
 def hardtanh(x: TensorLike, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """x between the limits, these outside; the gradient on the limits is 0."""
+    """Limit elements: min(max(x, min_val), max_val); the gradient at the limits is 0.
+
+    Args:
+        x: The input.
+        min_val: The lower limit.
+        max_val: The upper limit.
+
+    Raises:
+        GraphError: `min_val` is above `max_val`.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.hardtanh([-2.0, 0.5, 2.0]))()
+        array([-1. ,  0.5,  1. ], dtype=float32)
+    """
     if min_val > max_val:
         raise error(f"hardtanh: min_val {min_val} is above max_val {max_val}")
     tensor = as_tensor(x)
@@ -126,19 +170,34 @@ def hardtanh(x: TensorLike, min_val: float = -1.0, max_val: float = 1.0) -> Tens
 
 @in_float32
 def hardsigmoid(x: TensorLike) -> Tensor:
-    """x / 6 + 1 / 2, at least 0 and at most 1; the gradient on the limits is 0."""
+    """Piecewise linear sigmoid: min(max(x / 6 + 1 / 2, 0), 1).
+
+    The gradient at the limits is 0.
+    """
     return multiply(hardtanh(add(floating(x), 3), 0.0, 6.0), 1 / 6)
 
 
 @in_float32
 def hardswish(x: TensorLike) -> Tensor:
-    """x * hardsigmoid(x)."""
+    """Piecewise quadratic SiLU: x * hardsigmoid(x)."""
     tensor = floating(x)
     return multiply(tensor, hardsigmoid(tensor))
 
 
 def prelu(x: TensorLike, weight: TensorLike) -> Tensor:
-    """x above 0, weight * x elsewhere; `weight` [c] is per channel, axis 1 of x, or [1] for all."""
+    """Leaky rectifier with a learned slope: x for x > 0, else weight * x.
+
+    Args:
+        x: The input [n, c, ...].
+        weight: The slopes, one per channel [c], or [1] for all.
+
+    Raises:
+        GraphError: `weight` has another size.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.prelu([[-1.0, -1.0]], [0.1, 0.5]))()
+        array([[-0.1, -0.5]], dtype=float32)
+    """
     tensor, slope = floating(x), floating(weight)
     channels = tensor.shape[1] if tensor.ndim > 1 else 1
     if slope.shape not in ((1,), (channels,), ()):
@@ -153,27 +212,39 @@ def prelu(x: TensorLike, weight: TensorLike) -> Tensor:
 
 @in_float32
 def softsign(x: TensorLike) -> Tensor:
-    """x / (1 + |x|)."""
+    """Softsign: x / (1 + |x|)."""
     tensor = floating(x)
     return divide(tensor, add(abs(tensor), 1))
 
 
 @in_float32
 def logsigmoid(x: TensorLike) -> Tensor:
-    """log(sigmoid(x)), without overflow."""
+    """Logarithm of the sigmoid: log(sigmoid(x)), without overflow."""
     tensor = floating(x)
     return subtract(minimum(tensor, 0), log1p(exp(negative(abs(tensor)))))
 
 
 @in_float32
 def tanhshrink(x: TensorLike) -> Tensor:
-    """x - tanh(x)."""
+    """Tanh shrinkage: x - tanh(x)."""
     tensor = floating(x)
     return subtract(tensor, tanh(tensor))
 
 
 def softshrink(x: TensorLike, lambd: float = 0.5) -> Tensor:
-    """x moved towards 0 by `lambd`, which must not be negative; 0 within it."""
+    """Soft shrinkage: move x towards 0 by `lambd`; 0 where |x| <= lambd.
+
+    Args:
+        x: The input.
+        lambd: The threshold, not negative.
+
+    Raises:
+        GraphError: `lambd` is negative.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.softshrink([-2.0, 0.2, 1.0]))()
+        array([-1.5,  0. ,  0.5], dtype=float32)
+    """
     if lambd < 0:
         raise error(f"softshrink: lambd expected a number of 0 or more, got {lambd}")
     tensor = floating(x)
@@ -182,19 +253,50 @@ def softshrink(x: TensorLike, lambd: float = 0.5) -> Tensor:
 
 
 def hardshrink(x: TensorLike, lambd: float = 0.5) -> Tensor:
-    """x; 0 from -lambd to lambd."""
+    """Hard shrinkage: 0 where |x| <= lambd, else x.
+
+    Args:
+        x: The input.
+        lambd: The threshold.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.hardshrink([-2.0, 0.2, 1.0]))()
+        array([-2.,  0.,  1.], dtype=float32)
+    """
     tensor = floating(x)
     return where(less_equal(abs(tensor), lambd), 0, tensor)
 
 
 def threshold(x: TensorLike, threshold: float, value: float) -> Tensor:
-    """x above `threshold`, `value` elsewhere."""
+    """Replace elements that are not above a threshold.
+
+    Args:
+        x: The input.
+        threshold: The threshold.
+        value: The replacement.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.threshold([1.0, 3.0], 2.0, 0.0))()
+        array([0., 3.], dtype=float32)
+    """
     tensor = as_tensor(x)
     return where(less_equal(tensor, threshold), value, tensor)
 
 
 def glu(x: TensorLike, axis: int = -1) -> Tensor:
-    """The first half of x along `axis` times the sigmoid of the second."""
+    """Gated linear unit: the first half of x along an axis times the sigmoid of the second half.
+
+    Args:
+        x: The input.
+        axis: The axis to split, of even size.
+
+    Raises:
+        GraphError: The size of the axis is odd.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.glu([4.0, 0.0]))()
+        array([2.], dtype=float32)
+    """
     tensor = floating(x)
     place = axis_of("glu", axis, tensor)
     if tensor.shape[place] % 2:
@@ -206,56 +308,19 @@ def glu(x: TensorLike, axis: int = -1) -> Tensor:
 
 @in_float32
 def softplus(x: TensorLike, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """log(1 + e^(beta x)) / beta; x itself where beta x is above `threshold`."""
+    """Smooth rectifier: log(1 + e^(beta * x)) / beta.
+
+    Args:
+        x: The input.
+        beta: The sharpness.
+        threshold: Where beta * x is above it, the result is x itself.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.softplus([0.0, 30.0]))()
+        array([ 0.6931472, 30.       ], dtype=float32)
+    """
     tensor = floating(x)
     scaled = multiply(tensor, beta)
     linear = greater(scaled, threshold)
     curved = log1p(exp(where(linear, 0, scaled)))
     return where(linear, tensor, multiply(curved, 1 / beta))
-
-
-@in_float32
-def _softmax(name: str, x: Tensor, axis: int) -> Tensor:
-    powers = exp(shifted(name, x, axis))
-    return multiply(powers, reciprocal(sum(powers, axis, keepdims=True)))
-
-
-def softmax(x: TensorLike, axis: int = -1, dtype: DTypeLike | None = None) -> Tensor:
-    """e^x divided by its sum along `axis`; of x as `dtype`, if that is given."""
-    return _softmax("softmax", _converted(x, dtype), axis)
-
-
-def softmin(x: TensorLike, axis: int = -1, dtype: DTypeLike | None = None) -> Tensor:
-    """softmax(-x, axis, dtype)."""
-    return _softmax("softmin", negative(_converted(x, dtype)), axis)
-
-
-def log_softmax(x: TensorLike, axis: int = -1, dtype: DTypeLike | None = None) -> Tensor:
-    """The logarithm of softmax(x, axis, dtype), without its overflow."""
-    return _log_softmax(_converted(x, dtype), axis)
-
-
-@in_float32
-def _log_softmax(x: Tensor, axis: int) -> Tensor:
-    below = shifted("log_softmax", x, axis)
-    return subtract(below, log(sum(exp(below), axis, keepdims=True)))
-
-
-def _converted(x: TensorLike, dtype: DTypeLike | None) -> Tensor:
-    """x as a float, of `dtype` if that is given."""
-    return floating(x if dtype is None else astype(x, dtype))
-
-
-@in_float32
-def logsumexp(x: TensorLike, axis: Axes = -1, keepdims: bool = False) -> Tensor:
-    """The logarithm of the sum of e^x along `axis`; -inf if all elements are, or there are none,
-    inf if one is."""
-    tensor = floating(x)
-    axes = axes_of("logsumexp", axis, tensor)
-    if not all(tensor.shape[a] for a in axes):
-        return log(sum(tensor, axes, keepdims=keepdims))
-    largest = stop_gradient(max(tensor, axes, keepdims=True))
-    finite = where(isfinite(largest), largest, 0)
-    total = log(sum(exp(subtract(tensor, finite)), axes, keepdims=True))
-    result = add(total, finite)
-    return result if keepdims else sum(result, axes)

@@ -1,4 +1,4 @@
-"""Attention."""
+"""Scaled dot-product attention."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from graphc.functions.array.linear.matrix_product import matmul
 from graphc.functions.array.shape.rearrange import repeat
 from graphc.functions.array.shape.shapes import broadcast_to, permute_dims, reshape
 from graphc.functions.array.tensors import as_tensor, cast, error, floating, promoted
-from graphc.functions.network.activation import softmax
 from graphc.functions.network.dropouts import dropout
 from graphc.functions.network.scores import scores
+from graphc.functions.network.softmax import softmax
 from graphc.ir import NARROW, TensorLike
 from graphc.trace import Tensor, current_builder
 
@@ -36,15 +36,33 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """softmax(query key^T * scale + mask) value: [..., t, e], [..., u, e], [..., u, d] to
-    [..., t, d].
+    """Compute attention: softmax(query @ key^T * scale + mask) @ value.
 
-    `attn_mask` broadcasts with [..., t, u]: booleans (false: not seen) or numbers to add.
-    `is_causal` lets position i see positions up to i. `scale` is 1 / sqrt(e) unless given. A row
-    that sees nothing gives zeros. `dropout_p` drops weights, whether in training or not. With
-    `enable_gqa`, key and value may have fewer heads, axis -3: each serves as many neighbours.
-    Floats of two bytes are computed with in f32, but for the weights, which are rounded to their
-    dtype before `value` is multiplied by them.
+    A query that attends to no key gives zeros. f16 and bf16 are computed in f32, except that the
+    softmax is rounded to the dtype before it multiplies `value`.
+
+    Args:
+        query: Queries [..., t, e].
+        key: Keys [..., u, e].
+        value: Values [..., u, d].
+        attn_mask: Booleans that are true where attention is allowed, or numbers to add to the
+            scores; it broadcasts with [..., t, u].
+        dropout_p: The probability with which a weight is dropped, in training and evaluation alike.
+        is_causal: Whether position i attends to positions up to i only.
+        scale: The factor of the scores; by default 1 / sqrt(e).
+        enable_gqa: Whether key and value may have fewer heads (axis -3) than query, each of which
+            serves a group of query heads.
+
+    Returns:
+        A tensor [..., t, d].
+
+    Raises:
+        GraphError: The shapes do not fit, or `dropout_p` is no probability.
+
+    Example:
+        >>> q, k, v = (np.ones((1, 2, n, 4), np.float32) for n in (3, 5, 5))
+        >>> graphc.compile(lambda: graphc.scaled_dot_product_attention(q, k, v))().shape
+        (1, 2, 3, 4)
     """
     dtypes = {getattr(x, "dtype", None) for x in (query, key, value)}
     rounded = str(dtypes.pop()) if len(dtypes) == 1 and dtypes <= {*NARROW} else ""
@@ -107,8 +125,10 @@ def _types(*tensors: Tensor) -> str:
 def _aligned(
     name: str, operands: Sequence[Tensor], grouped: bool
 ) -> tuple[list[Tensor], tuple[int, ...]]:
-    """query, key, value and what may be a mask as the op takes them, [n, heads, ...], and the
-    leading axes of the result."""
+    """Return query, key, value and mask as the op takes them, and the leading axes of the result.
+
+    The op takes [n, heads, ...].
+    """
     most = max(2, *(x.ndim for x in operands))
     flat = most < 4 and not grouped  # the batch is all that leads: one head each
     tensors = []

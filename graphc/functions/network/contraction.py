@@ -27,7 +27,23 @@ from graphc.trace import Tensor, emit
 
 
 def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None) -> Tensor:
-    """x [..., in] times the transposed `weight` [out, in], plus `bias` [out]: [..., out]."""
+    """Apply a linear map: x @ weight.T + bias.
+
+    Args:
+        x: The input [..., in].
+        weight: The matrix [out, in].
+        bias: Added to the result [out].
+
+    Returns:
+        A tensor [..., out].
+
+    Raises:
+        GraphError: The weight is no matrix, or the sizes do not fit.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.linear([1.0, 2.0], [[1.0, 1.0]], [10.0]))()
+        array([13.], dtype=float32)
+    """
     tensor, w = promoted(x, weight)
     if w.ndim != 2:
         raise error(f"linear: expected a weight of 2 axes, got {w.value.type}")
@@ -48,7 +64,24 @@ def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None) ->
 def bilinear(
     x1: TensorLike, x2: TensorLike, weight: TensorLike, bias: TensorLike | None = None
 ) -> Tensor:
-    """y[..., k] = sum over i, j of x1[..., i] * weight[k, i, j] * x2[..., j], plus `bias` [k]."""
+    """Apply a bilinear map: y[..., k] = sum of x1[..., i] * weight[k, i, j] * x2[..., j] over i, j.
+
+    Args:
+        x1: The first input [..., in1].
+        x2: The second input [..., in2].
+        weight: The weight [out, in1, in2].
+        bias: Added to the result [out].
+
+    Returns:
+        A tensor [..., out].
+
+    Raises:
+        GraphError: The sizes do not fit.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.bilinear([1.0], [2.0, 3.0], [[[1.0, 1.0]]]))()
+        array([5.], dtype=float32)
+    """
     a, b, w = promoted(x1, x2, weight)
     fits = w.ndim == 3 and a.shape[-1:] == w.shape[1:2] and b.shape[-1:] == w.shape[2:]
     if not fits or a.shape[:-1] != b.shape[:-1]:
@@ -71,11 +104,30 @@ def conv2d(
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The cross-correlation of x [n, c, h, w] with `weight` [k, c / groups, r, s], plus `bias` [k]:
-    [n, k, p, q]. Without n in x there is none in the result.
+    """Convolve images, as cross-correlation.
 
-    `stride`, `padding` and `dilation` are one number or (rows, columns); padding "valid" is none,
-    "same" keeps h and w, for stride 1.
+    Args:
+        x: Images [n, c, h, w], or one image [c, h, w].
+        weight: Filters [k, c / groups, r, s].
+        bias: Added to each output channel [k].
+        stride: The step of the filter: one number or (rows, columns).
+        padding: Zeros around the images: one number, (rows, columns), "valid" for none, or "same",
+            which keeps the size with stride 1.
+        dilation: The distance between taps of the filter: one number or (rows, columns).
+        groups: The number of groups of channels that are convolved separately.
+
+    Returns:
+        Images [n, k, p, q] or [k, p, q], with p = (h + 2 * padding - dilation * (r - 1) - 1) //
+        stride + 1.
+
+    Raises:
+        GraphError: The shapes or sizes do not fit.
+
+    Example:
+        >>> x, w = np.ones((1, 1, 3, 3), np.float32), np.ones((1, 1, 2, 2), np.float32)
+        >>> graphc.compile(lambda: graphc.conv2d(x, w))()
+        array([[[[4., 4.],
+                 [4., 4.]]]], dtype=float32)
     """
     tensor, w = promoted(x, weight)
     steps = pair("conv2d", "stride", stride)
@@ -102,8 +154,29 @@ def conv1d(
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The cross-correlation of x [n, c, w] with `weight` [k, c / groups, s], plus `bias` [k]:
-    [n, k, q]. Arguments as of `conv2d`."""
+    """Convolve sequences, as cross-correlation.
+
+    Args:
+        x: Sequences [n, c, w], or one sequence [c, w].
+        weight: Filters [k, c / groups, s].
+        bias: Added to each output channel [k].
+        stride: The step of the filter.
+        padding: Zeros at both ends, "valid" for none, or "same", which keeps the size with stride
+            1.
+        dilation: The distance between taps of the filter.
+        groups: The number of groups of channels that are convolved separately.
+
+    Returns:
+        Sequences [n, k, q] or [k, q].
+
+    Raises:
+        GraphError: The shapes or sizes do not fit.
+
+    Example:
+        >>> x, w = np.ones((1, 1, 4), np.float32), np.ones((1, 1, 3), np.float32)
+        >>> graphc.compile(lambda: graphc.conv1d(x, w))()
+        array([[[3., 3.]]], dtype=float32)
+    """
     tensor, w = with_weight("conv1d", x, weight, 3)
     step, spacing = single("conv1d", "stride", stride), single("conv1d", "dilation", dilation)
     around: Size | str = padding
@@ -125,10 +198,31 @@ def conv_transpose2d(
     groups: int = 1,
     dilation: int | Sequence[int] = 1,
 ) -> Tensor:
-    """The transposed convolution of x [n, k, p, q] with `weight` [k, c / groups, r, s], plus `bias`
-    [c]: [n, c, h, w], the gradient of conv2d with these arguments.
+    """Apply the transpose of a convolution: the gradient of `conv2d` with respect to its input.
 
-    h = (p - 1) * stride - 2 * padding + dilation * (r - 1) + output_padding + 1; w likewise.
+    Args:
+        x: Images [n, k, p, q], or one image [k, p, q].
+        weight: Filters [k, c / groups, r, s].
+        bias: Added to each output channel [c].
+        stride: The step of the filter in the result: one number or (rows, columns).
+        padding: How much is cut from each side of the result: one number or (rows, columns).
+        output_padding: How much the result is larger at its end, below stride or dilation.
+        groups: The number of groups of channels that are convolved separately.
+        dilation: The distance between taps of the filter: one number or (rows, columns).
+
+    Returns:
+        Images [n, c, h, w], with h = (p - 1) * stride - 2 * padding + dilation * (r - 1) +
+        output_padding + 1.
+
+    Raises:
+        GraphError: The shapes or sizes do not fit.
+
+    Example:
+        >>> x, w = np.ones((1, 1, 2, 2), np.float32), np.ones((1, 1, 2, 2), np.float32)
+        >>> graphc.compile(lambda: graphc.conv_transpose2d(x, w))()
+        array([[[[1., 2., 1.],
+                 [2., 4., 2.],
+                 [1., 2., 1.]]]], dtype=float32)
     """
     name = "conv_transpose2d"
     tensor, w = promoted(x, weight)

@@ -1,4 +1,4 @@
-"""Convolutions of other ranks than images have, from conv2d."""
+"""Convolutions of sequences and volumes, written as conv2d, and the windows of images."""
 
 from __future__ import annotations
 
@@ -38,12 +38,30 @@ def conv3d(
     dilation: Size = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The cross-correlation of x [n, c, d, h, w] with `weight` [k, c / groups, t, r, s], plus
-    `bias` [k]: [n, k, o, p, q]. `stride`, `padding` and `dilation` are one number or (depth, rows,
-    columns).
+    """Convolve volumes, as cross-correlation.
 
-    One conv2d, whose images are the depths of the result and whose channels are those of x at each
-    depth that `weight` covers.
+    It is one conv2d whose images are the depths of the result and whose channels are those of `x`
+    at each depth that the filter covers.
+
+    Args:
+        x: Volumes [n, c, d, h, w], or one volume [c, d, h, w].
+        weight: Filters [k, c / groups, t, r, s].
+        bias: Added to each output channel [k].
+        stride: The step of the filter: one number or (depth, rows, columns).
+        padding: Zeros around the volumes, as in `conv2d`.
+        dilation: The distance between taps of the filter.
+        groups: The number of groups of channels that are convolved separately.
+
+    Returns:
+        Volumes [n, k, o, p, q] or [k, o, p, q].
+
+    Raises:
+        GraphError: The shapes or sizes do not fit.
+
+    Example:
+        >>> x, w = np.ones((1, 1, 3, 3, 3), np.float32), np.ones((4, 1, 2, 2, 2), np.float32)
+        >>> graphc.compile(lambda: graphc.conv3d(x, w))().shape
+        (1, 4, 2, 2, 2)
     """
     tensor, w = with_weight("conv3d", x, weight, 5)
     steps, spacing = triple("conv3d", "stride", stride), triple("conv3d", "dilation", dilation)
@@ -80,8 +98,29 @@ def conv_transpose1d(
     groups: int = 1,
     dilation: Size = 1,
 ) -> Tensor:
-    """The transposed convolution of x [n, k, q] with `weight` [k, c / groups, s], plus `bias` [c]:
-    [n, c, w]. Arguments as of `conv_transpose2d`."""
+    """Apply the transpose of a convolution of sequences: the gradient of `conv1d` in its input.
+
+    Args:
+        x: Sequences [n, k, q], or one sequence [k, q].
+        weight: Filters [k, c / groups, s].
+        bias: Added to each output channel [c].
+        stride: The step of the filter in the result.
+        padding: How much is cut from each end of the result.
+        output_padding: How much the result is longer, below stride or dilation.
+        groups: The number of groups of channels that are convolved separately.
+        dilation: The distance between taps of the filter.
+
+    Returns:
+        Sequences [n, c, w], of a length as in `conv_transpose2d`.
+
+    Raises:
+        GraphError: The shapes or sizes do not fit.
+
+    Example:
+        >>> x, w = np.ones((1, 1, 2), np.float32), np.ones((1, 1, 2), np.float32)
+        >>> graphc.compile(lambda: graphc.conv_transpose1d(x, w, stride=2))()
+        array([[[1., 1., 1., 1.]]], dtype=float32)
+    """
     name = "conv_transpose1d"
     tensor, w = with_weight(name, x, weight, 3)
     y = conv_transpose2d(
@@ -109,12 +148,32 @@ def conv_transpose3d(
     groups: int = 1,
     dilation: Size = 1,
 ) -> Tensor:
-    """The transposed convolution of x [n, k, o, p, q] with `weight` [k, c / groups, t, r, s], plus
-    `bias` [c]: [n, c, d, h, w]. Arguments as of `conv_transpose2d`.
+    """Apply the transpose of a convolution of volumes: the gradient of `conv3d` in its input.
 
-    One conv_transpose2d of the depths of x as images, with a channel of the result for each tap of
-    `weight` in depth; each tap's images are added to the depths that it reaches. Of f16 and bf16
-    all of it is computed in f32 and rounded once.
+    It is one conv_transpose2d of the depths of `x`, with a channel for each depth of the filter,
+    whose results are added to the depths that they reach. f16 and bf16 are computed in f32 and
+    rounded once.
+
+    Args:
+        x: Volumes [n, k, o, p, q], or one volume [k, o, p, q].
+        weight: Filters [k, c / groups, t, r, s].
+        bias: Added to each output channel [c].
+        stride: The step of the filter in the result: one number or (depth, rows, columns).
+        padding: How much is cut from each side of the result.
+        output_padding: How much the result is larger at its end, below stride or dilation.
+        groups: The number of groups of channels that are convolved separately.
+        dilation: The distance between taps of the filter.
+
+    Returns:
+        Volumes [n, c, d, h, w], of a size as in `conv_transpose2d`.
+
+    Raises:
+        GraphError: The shapes or sizes do not fit.
+
+    Example:
+        >>> x, w = np.ones((1, 1, 2, 2, 2), np.float32), np.ones((1, 4, 2, 2, 2), np.float32)
+        >>> graphc.compile(lambda: graphc.conv_transpose3d(x, w))().shape
+        (1, 4, 3, 3, 3)
     """
     name = "conv_transpose3d"
     tensor, w = promoted(x, weight)
@@ -142,8 +201,11 @@ def conv_transpose3d(
 
 
 def _added(slices: Tensor, stride: int, dilation: int, more: int) -> Tensor:
-    """The depths [n, c, d, h, w] to which each tap of `slices` [taps, n, c, depth, h, w] adds its
-    own: of `stride` times the depth plus `dilation` times the tap. `more`: depths behind them."""
+    """Add the results of each tap in depth at the depths that it reaches: [n, c, d, h, w].
+
+    `slices` is [taps, n, c, depth, h, w]; tap t reaches depth * stride + t * dilation. `more` is
+    the number of depths after them.
+    """
     taps = slices.shape[0]
     apart = (0, 0, stride - 1, 0, 0)
 
@@ -158,7 +220,25 @@ def _added(slices: Tensor, stride: int, dilation: int, more: int) -> Tensor:
 def unfold(
     x: TensorLike, kernel_size: Size, dilation: Size = 1, padding: Size = 0, stride: Size = 1
 ) -> Tensor:
-    """The windows of x [n, c, h, w] as columns: [n, c * r * s, p * q]."""
+    """Return the windows of images as columns.
+
+    Args:
+        x: Images [n, c, h, w], or one image [c, h, w].
+        kernel_size: The size of the windows: one number or (rows, columns).
+        dilation: The distance between elements of a window.
+        padding: Zeros around the images.
+        stride: The step of the windows.
+
+    Returns:
+        Columns [n, c * r * s, p * q].
+
+    Raises:
+        GraphError: The shapes or sizes do not fit.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.unfold(np.ones((1, 3, 4, 4)), 2))().shape
+        (1, 12, 9)
+    """
     tensor = as_tensor(x)
     if tensor.ndim != 4:
         raise error(f"unfold: expected x of 4 axes, got {tensor.value.type}")
@@ -188,8 +268,26 @@ def fold(
     padding: Size = 0,
     stride: Size = 1,
 ) -> Tensor:
-    """The images [n, c, *output_size] whose windows are the columns of x [n, c * r * s, p * q], as
-    `unfold` gives them; windows add up where they overlap."""
+    """Add up windows to images, the transpose of `unfold`.
+
+    Args:
+        x: Columns [n, c * r * s, p * q], or [c * r * s, p * q].
+        output_size: The size of the images: one number or (rows, columns).
+        kernel_size: The size of the windows.
+        dilation: The distance between elements of a window.
+        padding: How much is cut from each side of the images.
+        stride: The step of the windows.
+
+    Returns:
+        Images [n, c, *output_size]; elements add up where windows overlap.
+
+    Raises:
+        GraphError: The shapes or sizes do not fit.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.fold(np.ones((1, 12, 9)), 4, 2))().shape
+        (1, 3, 4, 4)
+    """
     tensor = as_tensor(x)
     r, s = pair("fold", "kernel_size", kernel_size)
     height, width = pair("fold", "output_size", output_size)

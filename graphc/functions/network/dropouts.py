@@ -1,6 +1,7 @@
-"""Activations that are random in training: dropout in its forms, and others with its settings.
+"""Dropout and other activations that are random in training.
 
-`training` defaults to whether the program updates parameters.
+`training` defaults to the mode of the module that calls them, and outside of modules to whether the
+program updates parameters.
 """
 
 from __future__ import annotations
@@ -23,29 +24,70 @@ from graphc.functions.array.elementwise.elementwise import (
 )
 from graphc.functions.array.reductions import argmax
 from graphc.functions.array.tensors import as_tensor, axis_of, cast, error, floating
-from graphc.functions.network.activation import leaky_relu, softmax
+from graphc.functions.network.activation import leaky_relu
+from graphc.functions.network.softmax import softmax
 from graphc.ir import TensorLike
 from graphc.trace import Tensor, current_builder, emit
 
 
 def dropout(x: TensorLike, p: float = 0.5, training: bool | None = None) -> Tensor:
-    """In training, x / (1 - p) with each element set to 0 with probability p; else x."""
+    """In training, set elements to 0 with probability `p` and divide the others by 1 - p.
+
+    Args:
+        x: The input.
+        p: The probability.
+        training: Whether to drop elements; by default as the program or the calling module says.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.dropout([1.0, 2.0], 0.5, training=False))()
+        array([1., 2.], dtype=float32)
+    """
     tensor = floating(x)
     return _dropped("dropout", tensor, p, training, tensor.shape)
 
 
 def dropout1d(x: TensorLike, p: float = 0.5, training: bool | None = None) -> Tensor:
-    """`dropout` of whole channels of x [n, c, w] or [c, w]."""
+    """Drop whole channels of sequences [n, c, w] or [c, w] in training, as `dropout`.
+
+    Args:
+        x: The input.
+        p: The probability.
+        training: Whether to drop channels; by default as the program or the calling module says.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.dropout1d(np.ones((1, 2, 3)), training=False))().shape
+        (1, 2, 3)
+    """
     return _of_channels("dropout1d", x, p, training, 1)
 
 
 def dropout2d(x: TensorLike, p: float = 0.5, training: bool | None = None) -> Tensor:
-    """`dropout` of whole channels of x [n, c, h, w] or [c, h, w]."""
+    """Drop whole channels of images [n, c, h, w] or [c, h, w] in training, as `dropout`.
+
+    Args:
+        x: The input.
+        p: The probability.
+        training: Whether to drop channels; by default as the program or the calling module says.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.dropout2d(np.ones((1, 2, 3, 3)), training=False))().shape
+        (1, 2, 3, 3)
+    """
     return _of_channels("dropout2d", x, p, training, 2)
 
 
 def dropout3d(x: TensorLike, p: float = 0.5, training: bool | None = None) -> Tensor:
-    """`dropout` of whole channels of x [n, c, d, h, w] or [c, d, h, w]."""
+    """Drop whole channels of volumes [n, c, d, h, w] or [c, d, h, w] in training, as `dropout`.
+
+    Args:
+        x: The input.
+        p: The probability.
+        training: Whether to drop channels; by default as the program or the calling module says.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.dropout3d(np.ones((2, 3, 3, 3)), training=False))().shape
+        (2, 3, 3, 3)
+    """
     return _of_channels("dropout3d", x, p, training, 3)
 
 
@@ -78,14 +120,36 @@ _FLOOR = -1.7580993408473766
 
 
 def alpha_dropout(x: TensorLike, p: float = 0.5, training: bool | None = None) -> Tensor:
-    """In training, each element with probability p set to where selu ends below, and all scaled so
-    that mean and variance stay; else x."""
+    """In training, set elements to the lower limit of SELU, then restore mean and variance.
+
+    Args:
+        x: The input, such as results of `selu`.
+        p: The probability with which an element is set.
+        training: Whether to drop elements; by default as the program or the calling module says.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.alpha_dropout([1.0, 2.0], training=False))()
+        array([1., 2.], dtype=float32)
+    """
     tensor = floating(x)
     return _floored("alpha_dropout", tensor, p, training, tensor.shape)
 
 
 def feature_alpha_dropout(x: TensorLike, p: float = 0.5, training: bool | None = None) -> Tensor:
-    """`alpha_dropout` of whole channels of x [n, c, ...]."""
+    """Drop whole channels of x [n, c, ...] in training, as `alpha_dropout`.
+
+    Args:
+        x: The input.
+        p: The probability with which a channel is set.
+        training: Whether to drop channels; by default as the program or the calling module says.
+
+    Raises:
+        GraphError: `x` has fewer than two axes.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.feature_alpha_dropout([[1.0, 2.0]], training=False))()
+        array([[1., 2.]], dtype=float32)
+    """
     tensor = floating(x)
     if tensor.ndim < 2:
         raise error(f"feature_alpha_dropout: expected 2 axes or more, got {tensor.value.type}")
@@ -108,8 +172,22 @@ def _floored(
 def rrelu(
     x: TensorLike, lower: float = 1 / 8, upper: float = 1 / 3, training: bool | None = None
 ) -> Tensor:
-    """x above 0, elsewhere x times a slope: uniform in [lower, upper] in training, else their
-    mean."""
+    """Leaky rectifier with random slopes: x for x > 0, else a * x.
+
+    Args:
+        x: The input.
+        lower: The smallest slope.
+        upper: The largest slope.
+        training: Whether to draw each slope between `lower` and `upper`, else their mean is used;
+            by default as the program or the calling module says.
+
+    Raises:
+        GraphError: `lower` is above `upper`.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.rrelu([-1.0, 1.0], 0.25, 0.75, training=False))()
+        array([-0.5,  1. ], dtype=float32)
+    """
     if not lower <= upper:
         raise error(f"rrelu: lower {lower} is above upper {upper}")
     tensor = floating(x)
@@ -122,8 +200,18 @@ def rrelu(
 def gumbel_softmax(
     logits: TensorLike, tau: float = 1.0, hard: bool = False, axis: int = -1
 ) -> Tensor:
-    """softmax((logits + noise) / tau, axis), whose largest place is a draw by softmax(logits); with
-    `hard` 1 there and 0 elsewhere, with the gradient of the soft result."""
+    """Draw from softmax(logits) in a differentiable way: softmax((logits + noise) / tau).
+
+    Args:
+        logits: The logits.
+        tau: The temperature.
+        hard: Whether to return one-hot vectors, with the gradient of the soft result.
+        axis: The axis of the classes.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.gumbel_softmax([0.0, -1e9], hard=True))()
+        array([1., 0.], dtype=float32)
+    """
     tensor = as_tensor(logits)
     place = axis_of("gumbel_softmax", axis, tensor)
     noise = cast(gumbel(tensor.shape), tensor.dtype)

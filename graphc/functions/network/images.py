@@ -1,4 +1,4 @@
-"""Pixels moved and sampled: shuffles, grids of places."""
+"""Shuffle pixels and channels, and sample images."""
 
 from __future__ import annotations
 
@@ -33,7 +33,19 @@ from graphc.trace import Tensor, emit
 
 
 def pixel_shuffle(x: TensorLike, upscale_factor: int) -> Tensor:
-    """x [..., c r^2, h, w] as [..., c, h r, w r] for r = `upscale_factor`."""
+    """Move channels to pixels: [..., c * r^2, h, w] becomes [..., c, h * r, w * r].
+
+    Args:
+        x: The images.
+        upscale_factor: The factor r.
+
+    Raises:
+        GraphError: The number of channels is no multiple of r^2.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.pixel_shuffle(np.ones((1, 8, 2, 2)), 2))().shape
+        (1, 2, 4, 4)
+    """
     tensor, r = as_tensor(x), upscale_factor
     if tensor.ndim < 3 or r < 1 or tensor.shape[-3] % r**2:
         raise error(f"pixel_shuffle: upscale_factor {r} does not fit x {tensor.value.type}")
@@ -44,7 +56,19 @@ def pixel_shuffle(x: TensorLike, upscale_factor: int) -> Tensor:
 
 
 def pixel_unshuffle(x: TensorLike, downscale_factor: int) -> Tensor:
-    """x [..., c, h r, w r] as [..., c r^2, h, w] for r = `downscale_factor`."""
+    """Move pixels to channels: [..., c, h * r, w * r] becomes [..., c * r^2, h, w].
+
+    Args:
+        x: The images.
+        downscale_factor: The factor r.
+
+    Raises:
+        GraphError: The size of the images is no multiple of r.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.pixel_unshuffle(np.ones((1, 2, 4, 4)), 2))().shape
+        (1, 8, 2, 2)
+    """
     tensor, r = as_tensor(x), downscale_factor
     if tensor.ndim < 3 or r < 1 or tensor.shape[-1] % r or tensor.shape[-2] % r:
         raise error(f"pixel_unshuffle: downscale_factor {r} does not fit x {tensor.value.type}")
@@ -55,7 +79,22 @@ def pixel_unshuffle(x: TensorLike, downscale_factor: int) -> Tensor:
 
 
 def channel_shuffle(x: TensorLike, groups: int) -> Tensor:
-    """x [n, c, ...] with the channels of each of `groups` groups spread over all of them."""
+    """Interleave the channels of groups: one of each group in turn.
+
+    Args:
+        x: The input [n, c, ...].
+        groups: The number of groups that the channels form.
+
+    Raises:
+        GraphError: The number of channels is no multiple of `groups`.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.channel_shuffle([[[1], [2], [3], [4]]], 2))()
+        array([[[1],
+                [3],
+                [2],
+                [4]]])
+    """
     tensor = as_tensor(x)
     if tensor.ndim < 3 or groups < 1 or tensor.shape[1] % groups:
         raise error(f"channel_shuffle: {groups} groups do not fit x {tensor.value.type}")
@@ -65,8 +104,26 @@ def channel_shuffle(x: TensorLike, groups: int) -> Tensor:
 
 @in_float32
 def affine_grid(theta: TensorLike, size: Sequence[int], align_corners: bool = False) -> Tensor:
-    """[n, h, w, 2]: for each place of images of `size` (n, c, h, w) the place (x, y), from -1 to 1,
-    that theta [n, 2, 3] sends it to, for `grid_sample`."""
+    """Return the sampling grid of an affine map, for `grid_sample`.
+
+    Args:
+        theta: The maps [n, 2, 3] from places of the result to places of the input.
+        size: The size of the result (n, c, h, w).
+        align_corners: Whether -1 and 1 are the centres of the corner pixels, or the edges of the
+            image.
+
+    Returns:
+        Places (x, y) from -1 to 1: [n, h, w, 2].
+
+    Raises:
+        GraphError: The shapes do not fit.
+
+    Example:
+        >>> theta = [[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]
+        >>> graphc.compile(lambda: graphc.affine_grid(theta, (1, 1, 1, 2)))()
+        array([[[[-0.5,  0. ],
+                 [ 0.5,  0. ]]]], dtype=float32)
+    """
     tensor, extents = as_tensor(theta), shape_of("affine_grid", size)
     if len(extents) != 4 or tensor.shape != (extents[0], 2, 3):
         raise error(
@@ -94,11 +151,26 @@ def grid_sample(
     padding_mode: str = "zeros",
     align_corners: bool = False,
 ) -> Tensor:
-    """[n, c, p, q]: the images x [n, c, h, w] at the places (x, y) of `grid` [n, p, q, 2].
+    """Sample images at given places.
 
-    -1 and 1 are the edges of the image, or with `align_corners` the centres of its edge pixels.
-    Mode "bilinear" weighs the four pixels around a place, "nearest" takes the nearest one. Outside
-    there are zeros, the nearest pixels of the "border", or their "reflection".
+    Args:
+        x: Images [n, c, h, w].
+        grid: Places (x, y), of which -1 and 1 are the edges of the image: [n, p, q, 2].
+        mode: "bilinear" interpolates between four pixels, "nearest" takes the nearest one.
+        padding_mode: What lies outside of the image: "zeros", "border" pixels or a "reflection".
+        align_corners: Whether -1 and 1 are the centres of the corner pixels, not the edges of the
+            image.
+
+    Returns:
+        Images [n, c, p, q].
+
+    Raises:
+        GraphError: The shapes do not fit or a mode is unknown.
+
+    Example:
+        >>> x, grid = np.array([[[[1.0, 3.0]]]], np.float32), np.zeros((1, 1, 1, 2), np.float32)
+        >>> graphc.compile(lambda: graphc.grid_sample(x, grid))()
+        array([[[[2.]]]], dtype=float32)
     """
     tensor, places = promoted(x, grid)
     if tensor.ndim != 4 or places.ndim != 4 or places.shape[::3] != (tensor.shape[0], 2):

@@ -1,4 +1,4 @@
-"""The largest elements of windows of images, and where they stand."""
+"""Max pooling."""
 
 from __future__ import annotations
 
@@ -42,11 +42,30 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """The largest element of each window of x [n, c, h, w]: [n, c, p, q]; NaN if any is. Without n
-    if x has none. With `return_indices` also the number h * w + w of its pixel, i64.
+    """Return the largest element of each window of images; NaN if any element is NaN.
 
-    `stride` is `kernel_size` unless given. The first of equal elements gets the gradient. With
-    `ceil_mode` windows may end behind the padding, but none begins there.
+    The first of equal elements gets the gradient.
+
+    Args:
+        x: Images [n, c, h, w], or one image [c, h, w].
+        kernel_size: The size of the windows: one number or (rows, columns).
+        stride: The step of the windows; by default `kernel_size`.
+        padding: Padding of -inf around the images.
+        dilation: The distance between elements of a window.
+        ceil_mode: Whether windows may end beyond the padding; none begins there.
+        return_indices: Whether to return indices too.
+
+    Returns:
+        Images [n, c, p, q], and with `return_indices` the i64 pixel numbers h * width + w.
+
+    Raises:
+        GraphError: The shapes or sizes do not fit.
+
+    Example:
+        >>> x = np.arange(16.0).reshape(1, 1, 4, 4)
+        >>> graphc.compile(lambda: graphc.max_pool2d(x, 2))()
+        array([[[[ 5.,  7.],
+                 [13., 15.]]]])
     """
     name = "max_pool2d"
     size, steps, around = window(name, kernel_size, stride, padding)
@@ -72,8 +91,10 @@ def _dilated(
     padding: tuple[int, int],
     dilation: tuple[int, int],
 ) -> tuple[Tensor, Tensor]:
-    """The largest element of each window and its place in it. Of x, what lies beyond `shape` is
-    padding too, and is never the place of one."""
+    """Return the largest element of each dilated window and its index in the window.
+
+    Elements of x beyond `shape` are padding too, which no index names.
+    """
     widths = [(0, 0), (0, 0), *((p, p) for p in padding)]
     windows = unfold(pad(x, widths, -math.inf), size, dilation, 0, stride)
     taps = size[0] * size[1]
@@ -111,8 +132,21 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """The largest element of each window of x [n, c, w]: [n, c, q]; settings and what is returned
-    as of `max_pool2d`."""
+    """Return the largest element of each window of sequences; NaN if any element is NaN.
+
+    Args:
+        x: Sequences [n, c, w], or one sequence [c, w].
+        kernel_size: The size of the windows.
+        stride: The step of the windows; by default `kernel_size`.
+        padding: Padding of -inf at both ends.
+        dilation: The distance between elements of a window.
+        ceil_mode: Whether windows may end beyond the padding; none begins there.
+        return_indices: Whether to return i64 indices too.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.max_pool1d([[[1.0, 3.0, 2.0, 0.0]]], 2))()
+        array([[[3., 2.]]], dtype=float32)
+    """
     images = expand_dims(of_rank("max_pool1d", x, 3), 2)
     windows = row("max_pool1d", kernel_size, stride, padding)
     spacing = (1, single("max_pool1d", "dilation", dilation))
@@ -130,8 +164,21 @@ def max_pool3d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """The largest element of each window of x [n, c, d, h, w]; settings and what is returned as of
-    `max_pool2d`."""
+    """Return the largest element of each window of volumes; NaN if any element is NaN.
+
+    Args:
+        x: Volumes [n, c, d, h, w], or one volume [c, d, h, w].
+        kernel_size: The size of the windows: one number or (depth, rows, columns).
+        stride: The step of the windows; by default `kernel_size`.
+        padding: Padding of -inf around the volumes.
+        dilation: The distance between elements of a window.
+        ceil_mode: Whether windows may end beyond the padding; none begins there.
+        return_indices: Whether to return i64 indices too.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.max_pool3d(np.ones((1, 1, 4, 4, 4)), 2))().shape
+        (1, 1, 2, 2, 2)
+    """
     spacing = triple("max_pool3d", "dilation", dilation)
     places: list[Tensor] = []
 

@@ -1,4 +1,4 @@
-"""Normalisation to mean 0 and variance 1, with the arguments of torch.nn.functional."""
+"""Normalization to mean 0 and variance 1, with the arguments of torch.nn.functional."""
 
 from __future__ import annotations
 
@@ -42,12 +42,31 @@ def batch_norm(
     momentum: TensorLike = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """x [n, c, ...] normalised per channel, then times `weight` [c] plus `bias` [c].
+    """Normalize each channel over the batch, then scale and shift it.
 
-    In training (by default: if the program updates parameters), and where there are no running
-    statistics, with the mean and the biased variance of the batch; else with the running ones.
-    Training moves the running statistics [c], which must be state, by `momentum` (a number or a
-    scalar tensor) towards the batch's mean and unbiased variance.
+    In training, and without running statistics, the mean and biased variance are those of the
+    batch; else they are the running ones. Training also updates the running statistics, which must
+    be state, towards the batch's mean and unbiased variance.
+
+    Args:
+        x: The input [n, c, ...].
+        running_mean: The running means [c].
+        running_var: The running variances [c].
+        weight: The scales [c].
+        bias: The shifts [c].
+        training: Whether to use the batch's statistics; by default as the program or the calling
+            module says.
+        momentum: The weight of the batch in the running statistics.
+        eps: Added to the variance.
+
+    Raises:
+        GraphError: The shapes do not fit, only one running statistic is given, or in training a
+            channel has one element.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.batch_norm([[1.0], [3.0]], training=True, eps=0.0))()
+        array([[-1.],
+               [ 1.]], dtype=float32)
     """
     tensor = floating(x)
     if tensor.ndim < 2:
@@ -86,8 +105,22 @@ def layer_norm(
     bias: TensorLike | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """x normalised over its last axes, whose extents are `normalized_shape`, then times `weight`
-    plus `bias`, both of that shape."""
+    """Normalize over the last axes, then scale and shift.
+
+    Args:
+        x: The input [..., *normalized_shape].
+        normalized_shape: The sizes of the axes to normalize over.
+        weight: The scales, of that shape.
+        bias: The shifts, of that shape.
+        eps: Added to the variance.
+
+    Raises:
+        GraphError: The shapes do not fit.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.layer_norm([[1.0, 3.0]], 2, eps=0.0))()
+        array([[-1.,  1.]], dtype=float32)
+    """
     tensor = floating(x)
     shape = shape_of("layer_norm", normalized_shape)
     first = tensor.ndim - len(shape)
@@ -113,8 +146,22 @@ def group_norm(
     bias: TensorLike | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """x [n, c, ...] normalised over the channels of each of `num_groups` groups, then times
-    `weight` [c] plus `bias` [c]."""
+    """Normalize over groups of channels of each sample, then scale and shift each channel.
+
+    Args:
+        x: The input [n, c, ...].
+        num_groups: The number of groups.
+        weight: The scales [c].
+        bias: The shifts [c].
+        eps: Added to the variance.
+
+    Raises:
+        GraphError: The groups do not divide the channels.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.group_norm([[1.0, 3.0, 2.0, 4.0]], 2, eps=0.0))()
+        array([[-1.,  1., -1.,  1.]], dtype=float32)
+    """
     tensor = floating(x)
     if tensor.ndim < 2 or num_groups < 1 or tensor.shape[1] % num_groups:
         raise error(
@@ -139,12 +186,28 @@ def instance_norm(
     momentum: TensorLike = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """x [n, c, ...] normalised over the elements of each channel of each n, then times `weight` [c]
-    plus `bias` [c].
+    """Normalize each channel of each sample, then scale and shift it.
 
-    Running statistics [c], which must be state, move by `momentum` towards the means over n of each
-    channel's mean and unbiased variance. Without `use_input_stats` (by default: where there are
-    running statistics and the program does not train) these take the place of x's own.
+    Running statistics, which must be state, are updated towards the means over n of each channel's
+    mean and unbiased variance.
+
+    Args:
+        x: The input [n, c, ...].
+        running_mean: The running means [c].
+        running_var: The running variances [c].
+        weight: The scales [c].
+        bias: The shifts [c].
+        use_input_stats: Whether to use the statistics of `x`; by default, unless there are running
+            ones and the program does not train.
+        momentum: The weight of the batch in the running statistics.
+        eps: Added to the variance.
+
+    Raises:
+        GraphError: `x` has fewer than three axes, or in training a channel has one element.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.instance_norm([[[1.0, 3.0]]], eps=0.0))()
+        array([[[-1.,  1.]]], dtype=float32)
     """
     tensor = floating(x)
     if tensor.ndim < 3:
@@ -176,8 +239,21 @@ def rms_norm(
     weight: TensorLike | None = None,
     eps: float | None = None,
 ) -> Tensor:
-    """x over the root of its mean square (plus `eps`, by default that of the dtype) along its last
-    axes, whose extents are `normalized_shape`, then times `weight` of that shape."""
+    """Divide by the root mean square over the last axes, then scale.
+
+    Args:
+        x: The input [..., *normalized_shape].
+        normalized_shape: The sizes of the axes to normalize over.
+        weight: The scales, of that shape.
+        eps: Added to the mean square; by default the machine epsilon of the dtype.
+
+    Raises:
+        GraphError: The shapes do not fit.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.rms_norm([[1.0, -1.0]], 2, eps=0.0))()
+        array([[ 1., -1.]], dtype=float32)
+    """
     tensor = floating(x)
     shape = shape_of("rms_norm", normalized_shape)
     first = tensor.ndim - len(shape)
@@ -198,7 +274,18 @@ def rms_norm(
 
 @in_float32
 def normalize(x: TensorLike, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor:
-    """x over its norm of order `p` along `axis`, which counts as `eps` at least."""
+    """Divide by the norm along an axis.
+
+    Args:
+        x: The input.
+        p: The order of the norm.
+        axis: The axis.
+        eps: The smallest number to divide by.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.normalize([[3.0, 4.0]]))()
+        array([[0.6, 0.8]], dtype=float32)
+    """
     tensor = floating(x)
     axis_of("normalize", axis, tensor)
     return divide(tensor, maximum(norm(tensor, p, axis, keepdims=True), eps))
@@ -208,8 +295,22 @@ def normalize(x: TensorLike, p: float = 2.0, axis: int = 1, eps: float = 1e-12) 
 def local_response_norm(
     x: TensorLike, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:
-    """x [n, c, ...] over (k + alpha * mean of x^2 over `size` channels around each)^beta; channels
-    that do not exist count as 0."""
+    """Divide by the mean square over neighbouring channels: x / (k + alpha * mean(x^2))^beta.
+
+    Args:
+        x: The input [n, c, ...].
+        size: The number of neighbouring channels; those that do not exist count as 0.
+        alpha: The factor of the mean.
+        beta: The exponent.
+        k: Added to the mean.
+
+    Raises:
+        GraphError: `x` has fewer than three axes, or `size` is not positive.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.local_response_norm([[[2.0]]], 1, 1.0, beta=1.0, k=0.0))()
+        array([[[0.5]]], dtype=float32)
+    """
     tensor = floating(x)
     if tensor.ndim < 3 or size < 1:
         raise error(
@@ -233,12 +334,12 @@ def _normalized(
     scale: Tensor | None = None,
     shift: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(x - mean) / sqrt(variance + eps) * scale + shift; the mean and the biased variance over
-    `axes`, which they keep. `scale` and `shift` have extent 1 along the axes.
+    """Return (x - mean) / sqrt(variance + eps) * scale + shift over `axes`, mean and variance.
 
-    With c = mean as a constant, (x - mean) * f is (x - c) * f - (mean - c) * f. The second part is
-    0 and small, and the gradient of the mean flows through it: so the backward pass needs the sums
-    of dy and of dy * (x - c) and nothing else over the data. (As for `biased_variance`.)
+    Mean and biased variance keep the axes, along which `scale` and `shift` have size 1. With the
+    constant c = mean, (x - mean) * f is written as (x - c) * f - (mean - c) * f. The second part is
+    0 and small, and the gradient of the mean flows through it, so that the backward pass needs the
+    sums of dy and dy * (x - c) and no other pass over the data, as in `biased_variance`.
     """
     average = mean(x, axes, keepdims=True)
     centre = stop_gradient(average)

@@ -1,4 +1,4 @@
-"""Means and norms over windows of images."""
+"""Average and power-average pooling."""
 
 from __future__ import annotations
 
@@ -36,10 +36,27 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """The mean over each window of x [n, c, h, w]: [n, c, p, q]; without n if x has none.
+    """Average each window of images.
 
-    `stride` is `kernel_size` unless given. Padding counts as zeros, or not at all; what `ceil_mode`
-    adds behind it never counts. `divisor_override` takes the place of the number of elements.
+    Args:
+        x: Images [n, c, h, w], or one image [c, h, w].
+        kernel_size: The size of the windows: one number or (rows, columns).
+        stride: The step of the windows; by default `kernel_size`.
+        padding: Zeros around the images.
+        ceil_mode: Whether windows may end beyond the padding, where elements never count.
+        count_include_pad: Whether padding counts as elements.
+        divisor_override: The number to divide by, instead of the number of elements.
+
+    Returns:
+        Images [n, c, p, q].
+
+    Raises:
+        GraphError: The shapes or sizes do not fit.
+
+    Example:
+        >>> x = np.arange(4.0).reshape(1, 1, 2, 2)
+        >>> graphc.compile(lambda: graphc.avg_pool2d(x, 2))()
+        array([[[[1.5]]]])
     """
     name = "avg_pool2d"
     size, steps, around = window(name, kernel_size, stride, padding)
@@ -75,7 +92,20 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """The mean over each window of x [n, c, w]: [n, c, q]; arguments as of `avg_pool2d`."""
+    """Average each window of sequences.
+
+    Args:
+        x: Sequences [n, c, w], or one sequence [c, w].
+        kernel_size: The size of the windows.
+        stride: The step of the windows; by default `kernel_size`.
+        padding: Zeros at both ends.
+        ceil_mode: Whether windows may end beyond the padding, where elements never count.
+        count_include_pad: Whether padding counts as elements.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.avg_pool1d([[[1.0, 3.0, 2.0, 0.0]]], 2))()
+        array([[[2., 1.]]], dtype=float32)
+    """
     images = expand_dims(of_rank("avg_pool1d", x, 3), 2)
     windows = row("avg_pool1d", kernel_size, stride, padding)
     return squeeze(avg_pool2d(images, *windows, ceil_mode, count_include_pad), 2)
@@ -91,7 +121,21 @@ def avg_pool3d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """The mean over each window of x [n, c, d, h, w]; arguments as of `avg_pool2d`."""
+    """Average each window of volumes.
+
+    Args:
+        x: Volumes [n, c, d, h, w], or one volume [c, d, h, w].
+        kernel_size: The size of the windows: one number or (depth, rows, columns).
+        stride: The step of the windows; by default `kernel_size`.
+        padding: Zeros around the volumes.
+        ceil_mode: Whether windows may end beyond the padding, where elements never count.
+        count_include_pad: Whether padding counts as elements.
+        divisor_override: The number to divide by, instead of the number of elements.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.avg_pool3d(np.ones((1, 1, 4, 4, 4)), 2))().shape
+        (1, 1, 2, 2, 2)
+    """
 
     def pool(x: Tensor, size: Size, stride: Size, padding: Size, axes: slice) -> Tensor:
         divisor = None
@@ -117,8 +161,21 @@ def lp_pool2d(
     stride: Size | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """(sum of x^norm_type)^(1 / norm_type) over each window of x [n, c, h, w]; 0 where that sum is
-    negative."""
+    """Return the power average of each window: (sum of x^norm_type)^(1 / norm_type).
+
+    Where the sum is negative, the result is 0.
+
+    Args:
+        x: Images [n, c, h, w], or one image [c, h, w].
+        norm_type: The exponent.
+        kernel_size: The size of the windows: one number or (rows, columns).
+        stride: The step of the windows; by default `kernel_size`.
+        ceil_mode: Whether windows may end beyond the images.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.lp_pool2d([[[[3.0, 4.0]]]], 2, (1, 2)))()
+        array([[[[5.]]]], dtype=float32)
+    """
     size = pair("lp_pool2d", "kernel_size", kernel_size)
     powers = avg_pool2d(pow(floating(x), norm_type), size, stride, ceil_mode=ceil_mode)
     return _root(powers, math.prod(size), norm_type)
@@ -132,7 +189,19 @@ def lp_pool1d(
     stride: Size | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """`lp_pool2d` of x [n, c, w]."""
+    """Return the power average of each window of sequences, as `lp_pool2d`.
+
+    Args:
+        x: Sequences [n, c, w], or one sequence [c, w].
+        norm_type: The exponent.
+        kernel_size: The size of the windows.
+        stride: The step of the windows; by default `kernel_size`.
+        ceil_mode: Whether windows may end beyond the sequence.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.lp_pool1d([[[3.0, 4.0]]], 2, 2))()
+        array([[[5.]]], dtype=float32)
+    """
     powers = avg_pool1d(pow(floating(x), norm_type), kernel_size, stride, ceil_mode=ceil_mode)
     return _root(powers, single("lp_pool1d", "kernel_size", kernel_size), norm_type)
 
@@ -145,7 +214,19 @@ def lp_pool3d(
     stride: Size | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """`lp_pool2d` of x [n, c, d, h, w]."""
+    """Return the power average of each window of volumes, as `lp_pool2d`.
+
+    Args:
+        x: Volumes [n, c, d, h, w], or one volume [c, d, h, w].
+        norm_type: The exponent.
+        kernel_size: The size of the windows: one number or (depth, rows, columns).
+        stride: The step of the windows; by default `kernel_size`.
+        ceil_mode: Whether windows may end beyond the volumes.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.lp_pool3d(np.ones((1, 1, 2, 2, 2)), 1, 2))()
+        array([[[[[8.]]]]])
+    """
     size = triple("lp_pool3d", "kernel_size", kernel_size)
     powers = avg_pool3d(pow(floating(x), norm_type), size, stride, ceil_mode=ceil_mode)
     return _root(powers, math.prod(size), norm_type)

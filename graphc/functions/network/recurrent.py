@@ -1,8 +1,7 @@
 """One step of recurrent layers, by the names and in the gate order of PyTorch.
 
-Shapes: x [..., in], states [..., h]; weights [gates * h, in] and [gates * h, h]; biases
-[gates * h], which may be None. In a `scan` the part of x leaves the loop, and the gates of a step
-are computed where the recurrent product is.
+In a `scan`, the products with the inputs are moved out of the loop, and the gates of a step are
+computed with the recurrent product.
 """
 
 from __future__ import annotations
@@ -30,7 +29,23 @@ def rnn_tanh_cell(
     b_ih: TensorLike | None = None,
     b_hh: TensorLike | None = None,
 ) -> Tensor:
-    """tanh(w_ih x + b_ih + w_hh h + b_hh)."""
+    """Compute one step of an Elman network: tanh(w_ih @ x + b_ih + w_hh @ h + b_hh).
+
+    Args:
+        x: The input [..., in].
+        h: The state [..., h].
+        w_ih: The weight of the input [h, in].
+        w_hh: The weight of the state [h, h].
+        b_ih: The bias of the input [h].
+        b_hh: The bias of the state [h].
+
+    Returns:
+        The new state [..., h].
+
+    Example:
+        >>> graphc.compile(lambda: graphc.rnn_tanh_cell([1.0], [0.0], [[0.0]], [[1.0]]))()
+        array([0.], dtype=float32)
+    """
     return tanh(_gates("rnn_tanh_cell", 1, x, h, w_ih, w_hh, b_ih, b_hh))
 
 
@@ -42,7 +57,23 @@ def rnn_relu_cell(
     b_ih: TensorLike | None = None,
     b_hh: TensorLike | None = None,
 ) -> Tensor:
-    """relu(w_ih x + b_ih + w_hh h + b_hh)."""
+    """Compute one step of an Elman network: relu(w_ih @ x + b_ih + w_hh @ h + b_hh).
+
+    Args:
+        x: The input [..., in].
+        h: The state [..., h].
+        w_ih: The weight of the input [h, in].
+        w_hh: The weight of the state [h, h].
+        b_ih: The bias of the input [h].
+        b_hh: The bias of the state [h].
+
+    Returns:
+        The new state [..., h].
+
+    Example:
+        >>> graphc.compile(lambda: graphc.rnn_relu_cell([1.0], [2.0], [[3.0]], [[1.0]]))()
+        array([5.], dtype=float32)
+    """
     return relu(_gates("rnn_relu_cell", 1, x, h, w_ih, w_hh, b_ih, b_hh))
 
 
@@ -54,10 +85,30 @@ def lstm_cell(
     b_ih: TensorLike | None = None,
     b_hh: TensorLike | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The new (h, c): with the gates i, f, g, o, the rows of w_ih x + b_ih + w_hh h + b_hh,
-    c' = sigmoid(f) c + sigmoid(i) tanh(g) and h' = sigmoid(o) tanh(c').
+    """Compute one step of a long short-term memory.
 
-    h may have fewer features than c: those of a projection.
+    With the gates i, f, g, o, the rows of w_ih @ x + b_ih + w_hh @ h + b_hh, the new state is c' =
+    sigmoid(f) * c + sigmoid(i) * tanh(g) and h' = sigmoid(o) * tanh(c').
+
+    Args:
+        x: The input [..., in].
+        state: The state (h, c): [..., h] each; h may have fewer features than c, those of a
+            projection.
+        w_ih: The weight of the input [4 * h, in].
+        w_hh: The weight of the state [4 * h, h].
+        b_ih: The bias of the input [4 * h].
+        b_hh: The bias of the state [4 * h].
+
+    Returns:
+        The new state (h', c').
+
+    Raises:
+        GraphError: The state is no pair or has another size.
+
+    Example:
+        >>> w_ih, w_hh = np.zeros((4, 1), np.float32), np.zeros((4, 1), np.float32)
+        >>> graphc.compile(lambda: graphc.lstm_cell([1.0], ([0.0], [2.0]), w_ih, w_hh)[1])()
+        array([1.], dtype=float32)
     """
     if not isinstance(state, tuple | list) or len(state) != 2:
         raise error(f"lstm_cell: expected the state (h, c), got {type(state).__name__}")
@@ -78,8 +129,28 @@ def gru_cell(
     b_ih: TensorLike | None = None,
     b_hh: TensorLike | None = None,
 ) -> Tensor:
-    """The new h: with r and z the sigmoid of the first rows of w_ih x + b_ih + w_hh h + b_hh,
-    n = tanh(W x + b + r (U h + d)) of the last, h' = (1 - z) n + z h."""
+    """Compute one step of a gated recurrent unit.
+
+    r and z are the sigmoids of the first rows of w_ih @ x + b_ih + w_hh @ h + b_hh. With W, b, U
+    and d, the last rows of w_ih, b_ih, w_hh and b_hh, n = tanh(W @ x + b + r * (U @ h + d)) and the
+    new state is (1 - z) * n + z * h.
+
+    Args:
+        x: The input [..., in].
+        h: The state [..., h].
+        w_ih: The weight of the input [3 * h, in].
+        w_hh: The weight of the state [3 * h, h].
+        b_ih: The bias of the input [3 * h].
+        b_hh: The bias of the state [3 * h].
+
+    Returns:
+        The new state [..., h].
+
+    Example:
+        >>> w_ih, w_hh = np.zeros((3, 1), np.float32), np.zeros((3, 1), np.float32)
+        >>> graphc.compile(lambda: graphc.gru_cell([1.0], [2.0], w_ih, w_hh))()
+        array([1.], dtype=float32)
+    """
     before = as_tensor(h)
     _check("gru_cell", 3, as_tensor(x), before, as_tensor(w_ih), as_tensor(w_hh))
     of_x, of_h = linear(x, w_ih, b_ih), linear(before, w_hh, b_hh)

@@ -1,4 +1,7 @@
-"""Images of other sizes: means of parts of an axis, and products with a constant matrix."""
+"""Resize images, and adaptive pooling.
+
+Both are means over parts of an axis, or products with a constant matrix.
+"""
 
 from __future__ import annotations
 
@@ -40,15 +43,29 @@ def interpolate(
     align_corners: bool = False,
     antialias: bool = False,
 ) -> Tensor:
-    """x [n, c, ...] with images of `size`, or of floor(extent * scale_factor), one number or one
-    per axis behind the channels.
+    """Resize images to a size or by a factor.
 
-    Mode "nearest" takes the element at floor(place * ratio), "nearest-exact" that at
-    floor((place + 1/2) * ratio), "area" the mean of those covered, as adaptive pooling; "linear" (3
-    axes), "bilinear" (4) and "trilinear" (5) weigh the two nearest along each axis, "bicubic" (4)
-    the four nearest. With `align_corners` the first and last elements stay where they are, else the
-    edges of the image do. With `antialias` ("bilinear" and "bicubic") a smaller image weighs all
-    elements that a place of it covers, as Pillow does.
+    Modes: "nearest" takes the element at floor(i * ratio), "nearest-exact" that at floor((i + 1/2)
+    * ratio), "area" averages as adaptive pooling does; "linear" (3 axes), "bilinear" (4) and
+    "trilinear" (5) interpolate between two elements along each axis, "bicubic" (4) between four.
+
+    Args:
+        x: The images [n, c, ...].
+        size: The size of the result: one number or one per axis.
+        scale_factor: The factor of the size, which is rounded down: one number or one per axis.
+        mode: How to interpolate, as above.
+        align_corners: Whether the centres of corner elements stay in place, not the edges of the
+            image.
+        antialias: Whether a smaller image averages all elements that a pixel covers, as Pillow
+            does; for "bilinear" and "bicubic".
+
+    Raises:
+        GraphError: The mode is unknown or does not fit the rank, or not exactly one of `size` and
+            `scale_factor` is given.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.interpolate([[[1.0, 2.0]]], scale_factor=2.0))()
+        array([[[1., 1., 2., 2.]]], dtype=float32)
     """
     tensor = floating(x)
     spatial = tensor.shape[2:]
@@ -150,8 +167,10 @@ def _cubic(extent: int, count: int, ratio: float, align_corners: bool) -> Array:
 
 
 def _antialiased(extent: int, count: int, ratio: float, align_corners: bool, cubic: bool) -> Array:
-    """As `_linear`, of all elements under the filter, which is as wide as the image shrinks. The
-    cubic is that of Keys, whose second derivative at 1 is -1 / 2."""
+    """Return the matrix of `_linear` for all elements under a filter as wide as the image shrinks.
+
+    The cubic filter is Keys', whose second derivative at 1 is -1 / 2.
+    """
     scale = _between_ends(extent, count) if align_corners else ratio
     width = max(scale, 1.0)
     reach = (2.0 if cubic else 1.0) * width
@@ -185,40 +204,105 @@ def _cuts(extent: int, count: int) -> list[tuple[int, int]]:
 
 @of_images(2)
 def adaptive_avg_pool2d(x: TensorLike, output_size: Extents) -> Tensor:
-    """x [n, c, h, w] as [n, c, p, q] with `output_size` = (p, q), where None keeps an extent, or
-    one number for both: the mean over rows floor(i h / p) to ceil((i + 1) h / p) and columns
-    likewise."""
+    """Average images to a given size.
+
+    Row i of the result is the mean of rows floor(i * h / p) to ceil((i + 1) * h / p); columns
+    likewise.
+
+    Args:
+        x: Images [n, c, h, w], or one image [c, h, w].
+        output_size: The size (p, q), or one number for both; None keeps a size.
+
+    Returns:
+        Images [n, c, p, q].
+
+    Raises:
+        GraphError: The size does not fit.
+
+    Example:
+        >>> x = np.arange(4.0).reshape(1, 1, 2, 2)
+        >>> graphc.compile(lambda: graphc.adaptive_avg_pool2d(x, 1))()
+        array([[[[1.5]]]])
+    """
     return _adaptive_mean("adaptive_avg_pool2d", x, output_size, 2)
 
 
 @of_images(1)
 def adaptive_avg_pool1d(x: TensorLike, output_size: Extents) -> Tensor:
-    """x [n, c, w] as [n, c, output_size]: means as of `adaptive_avg_pool2d`."""
+    """Average sequences to a given length, as `adaptive_avg_pool2d`.
+
+    Args:
+        x: Sequences [n, c, w], or one sequence [c, w].
+        output_size: The length of the result.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.adaptive_avg_pool1d([[[1.0, 3.0, 2.0, 4.0]]], 2))()
+        array([[[2., 3.]]], dtype=float32)
+    """
     return _adaptive_mean("adaptive_avg_pool1d", x, output_size, 1)
 
 
 @of_images(3)
 def adaptive_avg_pool3d(x: TensorLike, output_size: Extents) -> Tensor:
-    """x [n, c, d, h, w] as [n, c, *output_size]: means as of `adaptive_avg_pool2d`."""
+    """Average volumes to a given size, as `adaptive_avg_pool2d`.
+
+    Args:
+        x: Volumes [n, c, d, h, w], or one volume [c, d, h, w].
+        output_size: The size of the result: one number or three; None keeps a size.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.adaptive_avg_pool3d(np.ones((1, 2, 4, 4, 4)), 1))().shape
+        (1, 2, 1, 1, 1)
+    """
     return _adaptive_mean("adaptive_avg_pool3d", x, output_size, 3)
 
 
 @of_images(2)
 def adaptive_max_pool2d(x: TensorLike, output_size: Extents, return_indices: bool = False) -> Any:
-    """The largest elements of the windows of `adaptive_avg_pool2d`, the first of equal ones; with
-    `return_indices` also the number h * w + w of its pixel, i64."""
+    """Return the largest elements of the windows of `adaptive_avg_pool2d`.
+
+    Args:
+        x: Images [n, c, h, w], or one image [c, h, w].
+        output_size: The size (p, q), or one number for both; None keeps a size.
+        return_indices: Whether to return the i64 pixel numbers h * width + w too.
+
+    Example:
+        >>> x = np.arange(4.0).reshape(1, 1, 2, 2)
+        >>> graphc.compile(lambda: graphc.adaptive_max_pool2d(x, 1))()
+        array([[[[3.]]]])
+    """
     return _adaptive_max("adaptive_max_pool2d", x, output_size, 2, return_indices)
 
 
 @of_images(1)
 def adaptive_max_pool1d(x: TensorLike, output_size: Extents, return_indices: bool = False) -> Any:
-    """The largest elements of the windows of `adaptive_avg_pool1d`; as `adaptive_max_pool2d`."""
+    """Return the largest elements of the windows of `adaptive_avg_pool1d`.
+
+    Args:
+        x: Sequences [n, c, w], or one sequence [c, w].
+        output_size: The length of the result.
+        return_indices: Whether to return i64 indices too.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.adaptive_max_pool1d([[[1.0, 3.0, 2.0, 4.0]]], 2))()
+        array([[[3., 4.]]], dtype=float32)
+    """
     return _adaptive_max("adaptive_max_pool1d", x, output_size, 1, return_indices)
 
 
 @of_images(3)
 def adaptive_max_pool3d(x: TensorLike, output_size: Extents, return_indices: bool = False) -> Any:
-    """The largest elements of the windows of `adaptive_avg_pool3d`; as `adaptive_max_pool2d`."""
+    """Return the largest elements of the windows of `adaptive_avg_pool3d`.
+
+    Args:
+        x: Volumes [n, c, d, h, w], or one volume [c, d, h, w].
+        output_size: The size of the result: one number or three; None keeps a size.
+        return_indices: Whether to return i64 indices too.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.adaptive_max_pool3d(np.ones((1, 2, 4, 4, 4)), 1))().shape
+        (1, 2, 1, 1, 1)
+    """
     return _adaptive_max("adaptive_max_pool3d", x, output_size, 3, return_indices)
 
 

@@ -1,4 +1,4 @@
-"""Attention scores, and their softmax."""
+"""Attention scores and their softmax."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from graphc.functions.array.elementwise.elementwise import add, less_equal, mult
 from graphc.functions.array.linear.matrix_product import matmul
 from graphc.functions.array.shape.shapes import matrix_transpose
 from graphc.functions.array.tensors import as_tensor
-from graphc.functions.network.activation import softmax
 from graphc.functions.network.dropouts import dropout
+from graphc.functions.network.softmax import softmax
 from graphc.ir import TensorLike
 from graphc.trace import Tensor, emit
 
@@ -24,8 +24,11 @@ def attention_weights(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """What each position takes of each other's value: [..., t, e], [..., u, e] to [..., t, u];
-    arguments as of `scaled_dot_product_attention`, but a row that sees nothing gives NaN."""
+    """Return softmax(q @ k^T * scale + mask): [..., t, e] and [..., u, e] give [..., t, u].
+
+    The arguments are those of `scaled_dot_product_attention`, but a query that attends to no key
+    gives NaN.
+    """
     masks = [] if attn_mask is None else [as_tensor(attn_mask)]
     logits = scores(q, k, masks, is_causal, scale)
     return dropout(softmax(logits, -1), dropout_p, training=True)
@@ -34,7 +37,7 @@ def attention_weights(
 def scores(
     q: Tensor, k: Tensor, masks: Sequence[Tensor], is_causal: bool, scale: float | None
 ) -> Tensor:
-    """Products of queries and keys, scaled and masked."""
+    """Return scaled and masked products of queries and keys."""
     factor = 1 / math.sqrt(q.shape[-1] or 1) if scale is None else scale
     logits = multiply(matmul(q, matrix_transpose(k)), factor)
     if is_causal:

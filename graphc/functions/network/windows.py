@@ -1,5 +1,4 @@
-"""Arguments of functions that slide a window over images: sizes per axis, and a batch of one where
-images come without a batch."""
+"""Check the arguments of functions that slide a window over images."""
 
 from __future__ import annotations
 
@@ -21,8 +20,7 @@ _EXPECTED = ("", ", or two of them", ", or three of them")
 
 
 def sizes(name: str, argument: str, value: object, axes: int, at_least: int = 1) -> tuple[int, ...]:
-    """`value` as one integer per axis, the last innermost, from that many or from one, or
-    GraphError."""
+    """Return `value` as one integer per axis, from that many or from one, or raise GraphError."""
     items = tuple(value) if isinstance(value, Sequence) else (value,)
     items = items * axes if len(items) == 1 else items
     given = tuple(int(i) for i in items if is_integer(i) and i >= at_least)
@@ -35,26 +33,28 @@ def sizes(name: str, argument: str, value: object, axes: int, at_least: int = 1)
 
 
 def single(name: str, argument: str, value: object, at_least: int = 1) -> int:
-    """`value` as an integer, from one or a tuple of one, or GraphError."""
+    """Return `value` as an integer, from one or a tuple of one, or raise GraphError."""
     return sizes(name, argument, value, 1, at_least)[0]
 
 
 def pair(name: str, argument: str, value: object, at_least: int = 1) -> tuple[int, int]:
-    """`value` as (rows, columns), from one integer or two, or GraphError."""
+    """Return `value` as (rows, columns), from one integer or two, or raise GraphError."""
     rows, columns = sizes(name, argument, value, 2, at_least)
     return rows, columns
 
 
 def triple(name: str, argument: str, value: object, at_least: int = 1) -> tuple[int, int, int]:
-    """`value` as (depth, rows, columns), from one integer or three, or GraphError."""
+    """Return `value` as (depth, rows, columns), from one integer or three, or raise GraphError."""
     depth, rows, columns = sizes(name, argument, value, 3, at_least)
     return depth, rows, columns
 
 
 def of_images(axes: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """For a function of x [n, c, ...] with so many axes behind the channels: let x [c, ...] stand
-    for a batch of one, whose axis the results lack. (If there is a `weight`, it has as many axes
-    as a batch: else the function itself complains.)"""
+    """Decorate a function of x [n, c, ...] with `axes` spatial axes to take x [c, ...] too.
+
+    It becomes a batch of one, whose axis the results lack. A `weight` must have as many axes as a
+    batch; the function itself raises an error for another one.
+    """
 
     def decorated(function: Callable[P, T]) -> Callable[P, T]:
         @functools.wraps(function)
@@ -86,8 +86,10 @@ def by_depth(
     stride: Size | None,
     padding: Size,
 ) -> Tensor:
-    """Windows of images first, then of what they leave along the depth; `pool` is told which of the
-    three axes it gets."""
+    """Pool windows of images first, then their results along the depth.
+
+    `pool` gets a slice that says which of the three axes it pools.
+    """
     tensor = of_rank(name, x, 5)
     size = triple(name, "kernel_size", kernel_size)
     steps = size if stride is None else triple(name, "stride", stride)
@@ -105,8 +107,7 @@ def by_depth(
 def extended(
     x: Tensor, reach: Sequence[int], stride: Sequence[int], padding: Sequence[int], value: float
 ) -> Tensor:
-    """x with elements of `value` behind it for windows that begin in it or in the padding before
-    it, but end behind the padding."""
+    """Pad x at its end for windows that begin within the padding, but end beyond it."""
     more = []
     for n, k, s, p in zip(x.shape[2:], reach, stride, padding, strict=True):
         windows = -(-(n + 2 * p - k) // s) + 1
@@ -116,6 +117,7 @@ def extended(
 
 
 def of_rank(name: str, x: TensorLike, rank: int) -> Tensor:
+    """Return x as a tensor of `rank` axes, or raise GraphError."""
     tensor = as_tensor(x)
     if tensor.ndim != rank:
         raise error(f"{name}: expected x of {rank} axes, got {tensor.value.type}")
@@ -125,6 +127,7 @@ def of_rank(name: str, x: TensorLike, rank: int) -> Tensor:
 def window(
     name: str, kernel_size: Size, stride: Size | None, padding: Size
 ) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
+    """Return kernel size, stride and padding as pairs."""
     size = pair(name, "kernel_size", kernel_size)
     steps = size if stride is None else pair(name, "stride", stride)
     return size, steps, pair(name, "padding", padding, at_least=0)
@@ -133,7 +136,7 @@ def window(
 def row(
     name: str, kernel_size: Size, stride: Size | None, padding: Size
 ) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
-    """Kernel size, stride and padding for images of one row."""
+    """Return kernel size, stride and padding as pairs, for images of one row."""
     size = single(name, "kernel_size", kernel_size)
     step = size if stride is None else single(name, "stride", stride)
     return (1, size), (1, step), (0, single(name, "padding", padding, at_least=0))
@@ -142,14 +145,14 @@ def row(
 def check_output_padding(
     name: str, extra: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> None:
-    """GraphError unless `extra` is below stride or dilation along each axis."""
+    """Raise GraphError unless `extra` is below stride or dilation along each axis."""
     if any(e >= s and e >= d for e, s, d in zip(extra, stride, dilation, strict=True)):
         spaced = "" if set(dilation) == {1} else f" or dilation {tuple(dilation)}"
         raise error(f"{name}: output_padding {extra} is not below stride {stride}{spaced}")
 
 
 def with_weight(name: str, x: TensorLike, weight: TensorLike, rank: int) -> tuple[Tensor, Tensor]:
-    """Both in one dtype, or GraphError unless each has so many axes."""
+    """Return x and weight in one dtype, or raise GraphError unless each has `rank` axes."""
     tensor, w = promoted(x, weight)
     if tensor.ndim != rank or w.ndim != rank:
         raise error(
@@ -159,7 +162,7 @@ def with_weight(name: str, x: TensorLike, weight: TensorLike, rank: int) -> tupl
 
 
 def check_transposed(name: str, x: Tensor, weight: Tensor, rank: int, groups: int) -> None:
-    """GraphError unless x [n, k, ...] and weight [k, c / groups, ...] fit each other."""
+    """Raise GraphError unless x [n, k, ...] and weight [k, c / groups, ...] fit each other."""
     if x.ndim != rank or weight.ndim != rank or x.shape[1] != weight.shape[0]:
         raise error(
             f"{name}: x {x.value.type} and weight {weight.value.type} must have {rank} axes each "
@@ -171,7 +174,7 @@ def check_transposed(name: str, x: Tensor, weight: Tensor, rank: int, groups: in
 
 
 def bias_of_channels(name: str, bias: TensorLike, channels: int) -> Tensor:
-    """The bias, or GraphError unless it has an element for each channel."""
+    """Return the bias, or raise GraphError unless it has one element per channel."""
     tensor = as_tensor(bias)
     if tensor.shape != (channels,):
         raise error(f"{name}: bias {tensor.value.type} does not fit the {channels} output channels")

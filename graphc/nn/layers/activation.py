@@ -1,7 +1,4 @@
-"""Activations as layers.
-
-`inplace` is PyTorch's and changes nothing: where memory is used again is the planner's to say.
-"""
+"""Activation functions as modules."""
 
 from __future__ import annotations
 
@@ -12,42 +9,79 @@ from graphc.trace import Tensor
 
 
 class _Plain(Module):
-    """An activation without arguments but `inplace`, which changes nothing."""
+    """An activation whose only argument is PyTorch's `inplace`."""
 
     def __init__(self, inplace: bool = False) -> None:
         pass
 
 
 class ReLU(_Plain):
-    """y = max(x, 0)."""
+    """Rectifier: max(x, 0).
+
+    Args:
+        inplace: Accepted for PyTorch's sake; it changes nothing.
+
+    Example:
+        >>> graphc.compile(lambda: nn.ReLU()([-1.0, 2.0]))()
+        array([0., 2.], dtype=float32)
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return functions.relu(x)
 
 
 class Sigmoid(Module):
-    """y = 1 / (1 + exp(-x))."""
+    """Logistic function: 1 / (1 + e^-x).
+
+    Example:
+        >>> graphc.compile(lambda: nn.Sigmoid()([0.0]))()
+        array([0.5], dtype=float32)
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return functions.sigmoid(x)
 
 
 class Tanh(Module):
-    """y = tanh(x)."""
+    """Hyperbolic tangent.
+
+    Example:
+        >>> graphc.compile(lambda: nn.Tanh()([0.0]))()
+        array([0.], dtype=float32)
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return functions.tanh(x)
 
 
 class SiLU(_Plain):
-    """y = x * sigmoid(x)."""
+    """Sigmoid linear unit: x * sigmoid(x).
+
+    Args:
+        inplace: Accepted for PyTorch's sake; it changes nothing.
+
+    Example:
+        >>> graphc.compile(lambda: nn.SiLU()([0.0]))()
+        array([0.], dtype=float32)
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return functions.silu(x)
 
 
 class GELU(Module):
-    """y = x * Phi(x); `approximate` is "none" (erf) or "tanh"."""
+    """Gaussian error linear unit: x * Phi(x), with the normal distribution function Phi.
+
+    Args:
+        approximate: "none" computes Phi by erf, "tanh" approximates it by tanh.
+
+    Raises:
+        GraphError: `approximate` is neither.
+
+    Example:
+        >>> graphc.compile(lambda: nn.GELU()([0.0]))()
+        array([0.], dtype=float32)
+    """
 
     def __init__(self, approximate: str = "none") -> None:
         if approximate not in ("none", "tanh"):
@@ -62,7 +96,16 @@ class GELU(Module):
 
 
 class LeakyReLU(Module):
-    """y = x where x > 0, negative_slope * x elsewhere."""
+    """Leaky rectifier: x for x > 0, else negative_slope * x.
+
+    Args:
+        negative_slope: The slope for negative numbers.
+        inplace: Accepted for PyTorch's sake; it changes nothing.
+
+    Example:
+        >>> graphc.compile(lambda: nn.LeakyReLU(0.5)([-1.0, 2.0]))()
+        array([-0.5,  2. ], dtype=float32)
+    """
 
     def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
         self.negative_slope = check.real("LeakyReLU", "negative_slope", negative_slope)
@@ -75,7 +118,16 @@ class LeakyReLU(Module):
 
 
 class ELU(Module):
-    """y = x where x > 0, alpha * (exp(x) - 1) elsewhere."""
+    """Exponential linear unit: x for x > 0, else alpha * (e^x - 1).
+
+    Args:
+        alpha: The negative of the limit at -inf.
+        inplace: Accepted for PyTorch's sake; it changes nothing.
+
+    Example:
+        >>> graphc.compile(lambda: nn.ELU(2.0)([-100.0, 1.0]))()
+        array([-2.,  1.], dtype=float32)
+    """
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         self.alpha = check.real("ELU", "alpha", alpha)
@@ -88,7 +140,16 @@ class ELU(Module):
 
 
 class Softplus(Module):
-    """y = log(1 + exp(beta * x)) / beta; x itself where beta * x > threshold."""
+    """Smooth rectifier: log(1 + e^(beta * x)) / beta.
+
+    Args:
+        beta: The sharpness.
+        threshold: Where beta * x is above it, the result is x itself.
+
+    Example:
+        >>> graphc.compile(lambda: nn.Softplus()([30.0]))()
+        array([30.], dtype=float32)
+    """
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         self.beta = check.real("Softplus", "beta", beta)
@@ -101,118 +162,71 @@ class Softplus(Module):
         return f"beta={self.beta}, threshold={self.threshold}"
 
 
-class ReLU6(_Plain):
-    """y = min(max(x, 0), 6)."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return functions.relu6(x)
-
-
-class Hardtanh(Module):
-    """y = min(max(x, min_val), max_val)."""
-
-    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
-        self.min_val = check.real("Hardtanh", "min_val", min_val)
-        self.max_val = check.real("Hardtanh", "max_val", max_val)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return functions.hardtanh(x, self.min_val, self.max_val)
-
-    def describe(self) -> str:
-        return f"min_val={self.min_val}, max_val={self.max_val}"
-
-
-class Hardsigmoid(_Plain):
-    """y = x / 6 + 1 / 2, at least 0 and at most 1."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return functions.hardsigmoid(x)
-
-
-class Hardswish(_Plain):
-    """y = x * hardsigmoid(x)."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return functions.hardswish(x)
-
-
-class Hardshrink(Module):
-    """y = 0 where |x| <= lambd, x elsewhere."""
-
-    def __init__(self, lambd: float = 0.5) -> None:
-        self.lambd = check.real("Hardshrink", "lambd", lambd)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return functions.hardshrink(x, self.lambd)
-
-    def describe(self) -> str:
-        return f"lambd={self.lambd}"
-
-
-class Softshrink(Module):
-    """y = x moved towards 0 by lambd; 0 where |x| <= lambd."""
-
-    def __init__(self, lambd: float = 0.5) -> None:
-        self.lambd = check.real("Softshrink", "lambd", lambd)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return functions.softshrink(x, self.lambd)
-
-    def describe(self) -> str:
-        return f"lambd={self.lambd}"
-
-
-class Tanhshrink(Module):
-    """y = x - tanh(x)."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return functions.tanhshrink(x)
-
-
-class Threshold(Module):
-    """y = x where x > threshold, value elsewhere."""
-
-    def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
-        self.threshold = check.real("Threshold", "threshold", threshold)
-        self.value = check.real("Threshold", "value", value)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return functions.threshold(x, self.threshold, self.value)
-
-    def describe(self) -> str:
-        return f"threshold={self.threshold}, value={self.value}"
-
-
 class Softsign(Module):
-    """y = x / (1 + |x|)."""
+    """Softsign: x / (1 + |x|).
+
+    Example:
+        >>> graphc.compile(lambda: nn.Softsign()([-1.0, 1.0]))()
+        array([-0.5,  0.5], dtype=float32)
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return functions.softsign(x)
 
 
 class LogSigmoid(Module):
-    """y = log(sigmoid(x))."""
+    """Logarithm of the sigmoid: log(sigmoid(x)), without overflow.
+
+    Example:
+        >>> graphc.compile(lambda: nn.LogSigmoid()([1000.0]))()
+        array([0.], dtype=float32)
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return functions.logsigmoid(x)
 
 
 class Mish(_Plain):
-    """y = x * tanh(log(1 + exp(x)))."""
+    """Mish: x * tanh(log(1 + e^x)).
+
+    Args:
+        inplace: Accepted for PyTorch's sake; it changes nothing.
+
+    Example:
+        >>> graphc.compile(lambda: nn.Mish()([0.0]))()
+        array([0.], dtype=float32)
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return functions.mish(x)
 
 
 class SELU(_Plain):
-    """y = 1.0507 * (x where x > 0, 1.6733 * (exp(x) - 1) elsewhere)."""
+    """Scaled ELU, which keeps mean 0 and variance 1: 1.0507 * elu(x, alpha=1.6733).
+
+    Args:
+        inplace: Accepted for PyTorch's sake; it changes nothing.
+
+    Example:
+        >>> graphc.compile(lambda: nn.SELU()([0.0, 1.0]))()
+        array([0.      , 1.050701], dtype=float32)
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return functions.selu(x)
 
 
 class CELU(Module):
-    """y = x where x > 0, alpha * (exp(x / alpha) - 1) elsewhere."""
+    """Continuously differentiable ELU: x for x > 0, else alpha * (e^(x / alpha) - 1).
+
+    Args:
+        alpha: The negative of the limit at -inf.
+        inplace: Accepted for PyTorch's sake; it changes nothing.
+
+    Example:
+        >>> graphc.compile(lambda: nn.CELU(2.0)([-100.0, 1.0]))()
+        array([-2.,  1.], dtype=float32)
+    """
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         self.alpha = check.real("CELU", "alpha", alpha)
@@ -225,9 +239,18 @@ class CELU(Module):
 
 
 class PReLU(Module):
-    """y = x where x > 0, weight * x elsewhere.
+    """Leaky rectifier with learned slopes: x for x > 0, else weight * x.
 
-    weight: f32[num_parameters], one for all or one for each channel, the second axis.
+    Args:
+        num_parameters: The number of slopes: 1, or one per channel (axis 1).
+        init: The initial slope.
+
+    Attributes:
+        weight: f32 [num_parameters].
+
+    Example:
+        >>> graphc.compile(nn.PReLU(), graphc.spec(2))(np.array([-1, 2], np.float32))
+        array([-0.25,  2.  ], dtype=float32)
     """
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25) -> None:
@@ -241,69 +264,20 @@ class PReLU(Module):
         return f"num_parameters={self.num_parameters}"
 
 
-class GLU(Module):
-    """y = the first half of x along the axis `dim` times the sigmoid of the second."""
-
-    def __init__(self, dim: int = -1) -> None:
-        self.dim = check.axis("GLU", "dim", dim)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return functions.glu(x, axis=self.dim)
-
-    def describe(self) -> str:
-        return f"dim={self.dim}"
-
-
-class Softmax(Module):
-    """y = exp(x) / sum of exp(x) along the axis `dim`."""
-
-    def __init__(self, dim: int) -> None:
-        self.dim = check.axis("Softmax", "dim", dim)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return functions.softmax(x, axis=self.dim)
-
-    def describe(self) -> str:
-        return f"dim={self.dim}"
-
-
-class LogSoftmax(Module):
-    """y = x - log(sum of exp(x) along the axis `dim`)."""
-
-    def __init__(self, dim: int) -> None:
-        self.dim = check.axis("LogSoftmax", "dim", dim)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return functions.log_softmax(x, axis=self.dim)
-
-    def describe(self) -> str:
-        return f"dim={self.dim}"
-
-
-class Softmin(Module):
-    """y = exp(-x) / sum of exp(-x) along the axis `dim`."""
-
-    def __init__(self, dim: int) -> None:
-        self.dim = check.axis("Softmin", "dim", dim)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return functions.softmin(x, axis=self.dim)
-
-    def describe(self) -> str:
-        return f"dim={self.dim}"
-
-
-class Softmax2d(Module):
-    """y = exp(x) / sum of exp(x) over the channels of x[n, c, h, w]."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        check.axes("Softmax2d", x, "n, c, h, w")
-        return functions.softmax(x, axis=1)
-
-
 class RReLU(Module):
-    """y = x where x > 0, a * x elsewhere: in training programs a is drawn between `lower` and
-    `upper` for each element, in others it is their mean."""
+    """Leaky rectifier with random slopes: x for x > 0, else a * x.
+
+    In training, each slope is drawn between `lower` and `upper`; else it is their mean.
+
+    Args:
+        lower: The smallest slope.
+        upper: The largest slope.
+        inplace: Accepted for PyTorch's sake; it changes nothing.
+
+    Example:
+        >>> graphc.compile(nn.RReLU(0.25, 0.75), graphc.spec(2))(np.array([-1, 2], np.float32))
+        array([-0.5,  2. ], dtype=float32)
+    """
 
     def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3, inplace: bool = False) -> None:
         self.lower = check.real("RReLU", "lower", lower)

@@ -1,4 +1,4 @@
-"""Attention with several heads."""
+"""Multi-head attention."""
 
 from __future__ import annotations
 
@@ -18,14 +18,33 @@ from graphc.trace import Tensor
 
 
 class MultiheadAttention(Module):
-    """`num_heads` attentions side by side, each over embed_dim / num_heads features.
+    """Attention of `num_heads` heads, each over embed_dim / num_heads features.
 
-    in_proj_weight: f32[3 * embed_dim, embed_dim] (query, key, value), or q_proj_weight,
-    k_proj_weight and v_proj_weight f32[embed_dim, ...] where `kdim` or `vdim`, the features of key
-    and value, differ from embed_dim; in_proj_bias: f32[3 * embed_dim]; out_proj: a Linear.
-    `dropout` drops attention weights in training programs. `add_bias_kv` gives all queries one more
-    key and value, bias_k and bias_v: f32[1, 1, embed_dim], which train; `add_zero_attn` one of
-    zeros.
+    Called as layer(query, key, value), it returns a pair (result, weights), see `forward`.
+
+    Args:
+        embed_dim: The number of features of query and result.
+        num_heads: The number of heads.
+        dropout: The probability with which an attention weight is dropped, in training.
+        bias: Whether projections have biases.
+        add_bias_kv: Whether all queries get one more key and value, which are trained.
+        add_zero_attn: Whether all queries get one more key and value of zeros.
+        kdim: The number of features of key; by default embed_dim.
+        vdim: The number of features of value; by default embed_dim.
+        batch_first: Whether inputs are [n, t, features] instead of [t, n, features].
+
+    Attributes:
+        in_proj_weight: f32 [3 * embed_dim, embed_dim], for query, key and value; with `kdim` or
+            `vdim`, q_proj_weight, k_proj_weight and v_proj_weight f32 [embed_dim, features]
+            instead.
+        in_proj_bias: f32 [3 * embed_dim].
+        out_proj: The Linear layer of the result.
+        bias_k: f32 [1, 1, embed_dim], with `add_bias_kv`; also bias_v.
+
+    Example:
+        >>> layer, x = nn.MultiheadAttention(8, 2), graphc.spec((5, 1, 8))
+        >>> [output.type.shape for output in graphc.trace(layer, x, x, x).outputs]
+        [(5, 1, 8), (1, 5, 5)]
     """
 
     def __init__(
@@ -62,7 +81,7 @@ class MultiheadAttention(Module):
         self.in_proj_bias = initialize.full((3 * features,), 0.0) if bias else None
         self.bias_k = self.bias_v = None
         if add_bias_kv:
-            self.bias_k, self.bias_v = (_spread(features) for _ in range(2))
+            self.bias_k, self.bias_v = (_xavier_parameter(features) for _ in range(2))
         self.add_zero_attn = bool(add_zero_attn)
         self.out_proj = Linear(features, features, bias)
         if bias:
@@ -79,14 +98,27 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """(y, weights). y: like query, [t, n, embed_dim], or [n, t, embed_dim] if `batch_first`, or
-        [t, embed_dim] without a batch. weights: [n, t, u], the mean over the heads, or
-        [n, num_heads, t, u] if not `average_attn_weights`; None unless `need_weights`. u counts
-        what `add_bias_kv` and `add_zero_attn` add.
+        """Attend from `query` to `key` and `value`.
 
-        `attn_mask` ([t, u] or [n * num_heads, t, u]) and `key_padding_mask` ([n, u]) are booleans,
-        true where a position is not seen, or numbers to add to the scores. `is_causal` lets
-        position i see positions up to i; as in PyTorch `attn_mask` is then taken to say the same.
+        Args:
+            query: [t, n, embed_dim], [n, t, embed_dim] if `batch_first`, or [t, embed_dim].
+            key: The keys of u positions, with the same axes.
+            value: The values of u positions, with the same axes.
+            key_padding_mask: Booleans [n, u] that are true where a key is hidden, or numbers to
+                add.
+            need_weights: Whether to return attention weights; else None.
+            attn_mask: Booleans [t, u] or [n * num_heads, t, u] that are true where a key is hidden,
+                or numbers to add to the scores.
+            average_attn_weights: Whether to average the weights over the heads.
+            is_causal: Whether position i attends to positions up to i only; as in PyTorch,
+                `attn_mask` must say the same.
+
+        Returns:
+            The result, like `query`, and the weights: [n, t, u], or [n, num_heads, t, u] if not
+            averaged. u includes what `add_bias_kv` and `add_zero_attn` add.
+
+        Raises:
+            GraphError: The shapes do not fit.
         """
         for x in (query, key, value):
             check.axes("MultiheadAttention", x, "t, features", "t, n, features")
@@ -161,8 +193,11 @@ class MultiheadAttention(Module):
     def _mask(
         self, attn_mask: TensorLike | None, key_padding_mask: TensorLike | None, batch: int
     ) -> Tensor | None:
-        """Of the scores [n, num_heads, t, u]: booleans, true where a position is seen, if all masks
-        are booleans; else numbers to add."""
+        """Return the mask of the scores [n, num_heads, t, u].
+
+        It holds booleans, true where attention is allowed, if all masks are booleans; else numbers
+        to add.
+        """
         masks = []
         if attn_mask is not None:
             mask = functions.as_tensor(attn_mask)
@@ -185,7 +220,7 @@ class MultiheadAttention(Module):
         )
 
 
-def _spread(features: int) -> Parameter:
+def _xavier_parameter(features: int) -> Parameter:
     """f32[1, 1, features], normal with the deviation of Glorot's initialisation."""
     parameter = initialize.normal((1, 1, features))
     parameter.assign(parameter.numpy() * np.float32(features**-0.5))

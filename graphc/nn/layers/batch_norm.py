@@ -1,4 +1,4 @@
-"""Normalisation of channels, with running statistics."""
+"""Batch and instance normalization, with running statistics."""
 
 from __future__ import annotations
 
@@ -14,11 +14,7 @@ from graphc.trace import Tensor, current_builder
 
 
 class _ChannelNorm(Module):
-    """Parameters and running statistics of each of `num_features` channels.
-
-    weight, bias (of them those that `affine` and `bias` ask for) and, with `track_running_stats`,
-    running_mean, running_var: f32[num_features]; num_batches_tracked: i64[].
-    """
+    """Base of norms with parameters and running statistics per channel."""
 
     _axes: ClassVar[tuple[str, ...]] = ()
 
@@ -55,12 +51,11 @@ class _ChannelNorm(Module):
 
 
 class _BatchNorm(_ChannelNorm):
-    """y = (x - mean) / sqrt(variance + eps) * weight + bias for each channel, the second axis.
+    """Base of batch norms: y = (x - mean) / sqrt(variance + eps) * weight + bias per channel.
 
-    In training programs mean and (biased) variance are those of the batch, and the running ones
-    move towards it: running += momentum * (batch's - running), with the unbiased variance; with
-    momentum=None they are the averages over all batches. Other programs normalise by the running
-    ones. Without `track_running_stats` every program uses the batch's.
+    In training, mean and biased variance are those of the batch, and the running ones are updated:
+    running += momentum * (batch - running), with the unbiased variance. In evaluation the running
+    ones are used.
     """
 
     def __init__(
@@ -90,7 +85,7 @@ class _BatchNorm(_ChannelNorm):
         )
 
     def _count(self) -> float | Tensor:
-        """Add 1 to the number of batches; the weight of this batch in the running statistics."""
+        """Count the batch and return its weight in the running statistics."""
         assert self.num_batches_tracked is not None
         following = functions.as_tensor(self.num_batches_tracked) + 1
         builder = current_builder()
@@ -99,19 +94,50 @@ class _BatchNorm(_ChannelNorm):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Batch normalisation of x[n, c] or x[n, c, l]."""
+    """Batch normalization of x [n, c] or [n, c, l]; see `BatchNorm2d`.
+
+    Example:
+        >>> graphc.trace(nn.BatchNorm1d(3), graphc.spec((8, 3))).outputs[0].type.shape
+        (8, 3)
+    """
 
     _axes = ("n, c", "n, c, l")
 
 
 class BatchNorm2d(_BatchNorm):
-    """Batch normalisation of x[n, c, h, w]."""
+    """Batch normalization of images [n, c, h, w]: each channel gets mean 0 and variance 1.
+
+    In training, the statistics are those of the batch, which also update the running ones; in
+    evaluation the running ones are used.
+
+    Args:
+        num_features: The number of channels.
+        eps: Added to the variance.
+        momentum: The weight of a batch in the running statistics; None averages over all batches.
+        affine: Whether to scale and shift each channel.
+        track_running_stats: Whether there are running statistics; else those of the batch are used.
+        bias: Whether to shift each channel, if `affine`.
+
+    Attributes:
+        weight: f32 [num_features] or None; also bias.
+        running_mean: f32 [num_features] or None; also running_var.
+        num_batches_tracked: i64 [] or None.
+
+    Example:
+        >>> graphc.trace(nn.BatchNorm2d(3), graphc.spec((8, 3, 4, 4))).outputs[0].type.shape
+        (8, 3, 4, 4)
+    """
 
     _axes = ("n, c, h, w",)
 
 
 class BatchNorm3d(_BatchNorm):
-    """Batch normalisation of x[n, c, d, h, w]."""
+    """Batch normalization of volumes [n, c, d, h, w]; see `BatchNorm2d`.
+
+    Example:
+        >>> graphc.trace(nn.BatchNorm3d(3), graphc.spec((8, 3, 4, 4, 4))).outputs[0].type.shape
+        (8, 3, 4, 4, 4)
+    """
 
     _axes = ("n, c, d, h, w",)
 
@@ -154,18 +180,41 @@ class _InstanceNorm(_ChannelNorm):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Normalisation of each channel of each sample of x[n, c, l]."""
+    """Normalization of each channel of each sequence [n, c, l]; see `InstanceNorm2d`.
+
+    Example:
+        >>> graphc.trace(nn.InstanceNorm1d(3), graphc.spec((8, 3, 4))).outputs[0].type.shape
+        (8, 3, 4)
+    """
 
     _axes = ("n, c, l",)
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Normalisation of each channel of each sample of x[n, c, h, w]."""
+    """Normalization of each channel of each image [n, c, h, w] to mean 0 and variance 1.
+
+    Args:
+        num_features: The number of channels.
+        eps: Added to the variance.
+        momentum: The weight of a batch in the running statistics.
+        affine: Whether to scale and shift each channel.
+        track_running_stats: Whether there are running statistics, which evaluation uses.
+        bias: Whether to shift each channel, if `affine`.
+
+    Example:
+        >>> graphc.trace(nn.InstanceNorm2d(3), graphc.spec((8, 3, 4, 4))).outputs[0].type.shape
+        (8, 3, 4, 4)
+    """
 
     _axes = ("n, c, h, w",)
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Normalisation of each channel of each sample of x[n, c, d, h, w]."""
+    """Normalization of each channel of each volume [n, c, d, h, w]; see `InstanceNorm2d`.
+
+    Example:
+        >>> graphc.trace(nn.InstanceNorm3d(3), graphc.spec((2, 3, 4, 4, 4))).outputs[0].type.shape
+        (2, 3, 4, 4, 4)
+    """
 
     _axes = ("n, c, d, h, w",)

@@ -26,8 +26,7 @@ TRANSPOSED: Functions = {
 
 
 class _Layer(Module):
-    """What convolutions share: channels in groups, windows, and parameters drawn by the fan-in,
-    which is the number of elements of weight[0]."""
+    """Base of convolutions: channels in groups, windows, and parameters drawn by the fan-in."""
 
     _axes: ClassVar[int]
 
@@ -59,9 +58,7 @@ class _Layer(Module):
 
 
 class _Convolution(_Layer):
-    """`kernel_size`, `stride`, `padding` and `dilation` are an integer or one per axis, the last
-    innermost; `padding` is also "valid" (none) or "same" (the extents stay; stride 1 only), and
-    `padding_mode` is "zeros", "reflect", "replicate" or "circular"."""
+    """Base of convolutions with any padding mode."""
 
     def __init__(
         self,
@@ -119,45 +116,64 @@ class _Convolution(_Layer):
 
 
 class Conv1d(_Convolution):
-    """y[n, k, q] = bias[k] + sum over c s of x[n, c, q*stride + s*dilation - padding]
-    * weight[k, c, s].
+    """Convolution of sequences x [n, c, w]; arguments as for `Conv2d`.
 
-    weight: f32[out_channels, in_channels / groups, s]; bias: f32[out_channels] or None. `padding`
-    is an integer, "valid" (none) or "same" (q = w; stride 1 only); `padding_mode` is "zeros",
-    "reflect", "replicate" or "circular".
+    Attributes:
+        weight: f32 [out_channels, in_channels / groups, s].
+        bias: f32 [out_channels] or None.
+
+    Example:
+        >>> graphc.trace(nn.Conv1d(3, 8, 5), graphc.spec((2, 3, 32))).outputs[0].type.shape
+        (2, 8, 28)
     """
 
     _axes = 1
 
 
 class Conv2d(_Convolution):
-    """y[n, k, p, q] = bias[k] + sum over c r s of x[n, c, p*stride + r*dilation - padding, ...]
-    * weight[k, c, r, s].
+    """Convolution of images x [n, c, h, w], as cross-correlation, plus a bias per channel.
 
-    weight: f32[out_channels, in_channels / groups, r, s]; bias: f32[out_channels] or None.
-    `kernel_size`, `stride`, `padding` and `dilation` are an integer or a pair (vertical,
-    horizontal); `padding` is also "valid" (none) or "same" (p q = h w; stride 1 only);
-    `padding_mode` as of `Conv1d`.
+    Args:
+        in_channels: The number of channels c.
+        out_channels: The number of channels of the result.
+        kernel_size: The size of the filter, one number or (rows, columns).
+        stride: The step of the filter, one number or (rows, columns).
+        padding: Elements around the images, one number or (rows, columns); "valid" for none; or
+            "same", which keeps the size with stride 1.
+        dilation: The distance between taps of the filter.
+        groups: The number of groups of channels that are convolved separately.
+        bias: Whether to add a bias.
+        padding_mode: "zeros", "reflect", "replicate" or "circular".
+
+    Attributes:
+        weight: f32 [out_channels, in_channels / groups, r, s].
+        bias: f32 [out_channels] or None.
+
+    Example:
+        >>> graphc.trace(nn.Conv2d(3, 8, 5), graphc.spec((2, 3, 32, 32))).outputs[0].type.shape
+        (2, 8, 28, 28)
     """
 
     _axes = 2
 
 
 class Conv3d(_Convolution):
-    """y[n, k, o, p, q] = bias[k] + sum over c t r s of
-    x[n, c, o*stride + t*dilation - padding, ...] * weight[k, c, t, r, s].
+    """Convolution of volumes x [n, c, d, h, w]; arguments as for `Conv2d`.
 
-    weight: f32[out_channels, in_channels / groups, t, r, s]; bias: f32[out_channels] or None.
-    `kernel_size`, `stride`, `padding` and `dilation` are an integer or three (depth, vertical,
-    horizontal); `padding` and `padding_mode` as of `Conv2d`.
+    Attributes:
+        weight: f32 [out_channels, in_channels / groups, t, r, s].
+        bias: f32 [out_channels] or None.
+
+    Example:
+        >>> graphc.trace(nn.Conv3d(3, 8, 2), graphc.spec((2, 3, 4, 4, 4))).outputs[0].type.shape
+        (2, 8, 3, 3, 3)
     """
 
     _axes = 3
 
 
 class _Transposed(_Layer):
-    """The map whose transpose is the convolution from out_channels to in_channels with the same
-    weight and arguments."""
+    """Base of transposed convolutions."""
 
     def __init__(
         self,
@@ -194,33 +210,62 @@ class _Transposed(_Layer):
 
 
 class ConvTranspose1d(_Transposed):
-    """y[n, c, w]: the map whose transpose is the Conv1d from out_channels to in_channels with the
-    same weight and arguments.
+    """Transposed convolution of sequences x [n, k, q]; arguments as for `ConvTranspose2d`.
 
-    w = (q - 1) * stride - 2 * padding + dilation * (s - 1) + output_padding + 1 for x[n, k, q].
-    weight: f32[in_channels, out_channels / groups, s]; bias: f32[out_channels] or None.
+    Attributes:
+        weight: f32 [in_channels, out_channels / groups, s].
+        bias: f32 [out_channels] or None.
+
+    Example:
+        >>> graphc.trace(nn.ConvTranspose1d(8, 3, 5), graphc.spec((2, 8, 28))).outputs[0].type.shape
+        (2, 3, 32)
     """
 
     _axes = 1
 
 
 class ConvTranspose2d(_Transposed):
-    """y[n, c, h, w]: the map whose transpose is the Conv2d from out_channels to in_channels with
-    the same weight and arguments.
+    """Transposed convolution of images x [n, k, p, q], the gradient of a `Conv2d` in its input.
 
-    h = (p - 1) * stride - 2 * padding + dilation * (r - 1) + output_padding + 1 for x[n, k, p, q];
-    w likewise. weight: f32[in_channels, out_channels / groups, r, s]; bias: f32[out_channels] or
-    None.
+    The result is [n, c, h, w] with h = (p - 1) * stride - 2 * padding + dilation * (r - 1) +
+    output_padding + 1.
+
+    Args:
+        in_channels: The number of channels k.
+        out_channels: The number of channels of the result.
+        kernel_size: The size of the filter, one number or (rows, columns).
+        stride: The step of the filter in the result.
+        padding: How much is cut from each side of the result.
+        output_padding: How much the result is larger at its end, below stride or dilation.
+        groups: The number of groups of channels that are convolved separately.
+        bias: Whether to add a bias.
+        dilation: The distance between taps of the filter.
+        padding_mode: Must be "zeros".
+
+    Attributes:
+        weight: f32 [in_channels, out_channels / groups, r, s].
+        bias: f32 [out_channels] or None.
+
+    Example:
+        >>> layer = nn.ConvTranspose2d(8, 3, 5)
+        >>> graphc.trace(layer, graphc.spec((2, 8, 28, 28))).outputs[0].type.shape
+        (2, 3, 32, 32)
     """
 
     _axes = 2
 
 
 class ConvTranspose3d(_Transposed):
-    """y[n, c, d, h, w]: the map whose transpose is the Conv3d from out_channels to in_channels with
-    the same weight and arguments; extents as of `ConvTranspose2d`.
+    """Transposed convolution of volumes x [n, k, o, p, q]; arguments as for `ConvTranspose2d`.
 
-    weight: f32[in_channels, out_channels / groups, t, r, s]; bias: f32[out_channels] or None.
+    Attributes:
+        weight: f32 [in_channels, out_channels / groups, t, r, s].
+        bias: f32 [out_channels] or None.
+
+    Example:
+        >>> layer = nn.ConvTranspose3d(8, 3, 2)
+        >>> graphc.trace(layer, graphc.spec((2, 8, 3, 3, 3))).outputs[0].type.shape
+        (2, 3, 4, 4, 4)
     """
 
     _axes = 3

@@ -1,7 +1,4 @@
-"""Layers that drop elements in training programs.
-
-`inplace` is PyTorch's and changes nothing: where memory is used again is the planner's to say.
-"""
+"""Dropout layers, which act in training."""
 
 from __future__ import annotations
 
@@ -18,7 +15,16 @@ SATURATION = -1.7580993408473766
 
 
 class Dropout(Module):
-    """In training programs y = x / (1 - p), or 0 with probability `p` for each element; else x."""
+    """In training, set elements to 0 with probability `p` and divide the others by 1 - p.
+
+    Args:
+        p: The probability.
+        inplace: Accepted for PyTorch's sake; it changes nothing.
+
+    Example:
+        >>> graphc.compile(nn.Dropout(), graphc.spec(2))(np.array([1, 2], np.float32))
+        array([1., 2.], dtype=float32)
+    """
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         self.p = check.number("Dropout", "p", p, 0.0, 1.0)
@@ -31,8 +37,7 @@ class Dropout(Module):
 
 
 class _ChannelDropout(Module):
-    """In training programs y = x / (1 - p), or 0 with probability `p` for each channel of each
-    sample; else x."""
+    """Base of dropout of whole channels."""
 
     _axes: ClassVar[str] = ""
 
@@ -50,27 +55,52 @@ class _ChannelDropout(Module):
 
 
 class Dropout1d(_ChannelDropout):
-    """Dropout of whole channels of x[n, c, l]."""
+    """Dropout of whole channels of x [n, c, l]; arguments as for `Dropout`.
+
+    Example:
+        >>> graphc.trace(nn.Dropout1d(), graphc.spec((2, 3, 4))).outputs[0].type.shape
+        (2, 3, 4)
+    """
 
     _axes = "n, c, l"
 
 
 class Dropout2d(_ChannelDropout):
-    """Dropout of whole channels of x[n, c, h, w]."""
+    """Dropout of whole channels of x [n, c, h, w]; arguments as for `Dropout`.
+
+    Example:
+        >>> graphc.trace(nn.Dropout2d(), graphc.spec((2, 3, 4, 4))).outputs[0].type.shape
+        (2, 3, 4, 4)
+    """
 
     _axes = "n, c, h, w"
 
 
 class Dropout3d(_ChannelDropout):
-    """Dropout of whole channels of x[n, c, d, h, w]."""
+    """Dropout of whole channels of x [n, c, d, h, w]; arguments as for `Dropout`.
+
+    Example:
+        >>> graphc.trace(nn.Dropout3d(), graphc.spec((2, 3, 4, 4, 4))).outputs[0].type.shape
+        (2, 3, 4, 4, 4)
+    """
 
     _axes = "n, c, d, h, w"
 
 
 class AlphaDropout(Module):
-    """Dropout that keeps mean 0 and variance 1, as SELU needs it: in training programs an element
-    is -scale * alpha of SELU with probability `p`, and then all are scaled and shifted
-    (Klambauer et al., 2017)."""
+    """Dropout for SELU networks, which keeps mean 0 and variance 1 (Klambauer et al., 2017).
+
+    In training, elements are set to SELU's lower limit with probability `p`, then all are scaled
+    and shifted.
+
+    Args:
+        p: The probability.
+        inplace: Accepted for PyTorch's sake; it changes nothing.
+
+    Example:
+        >>> graphc.compile(nn.AlphaDropout(), graphc.spec(2))(np.array([1, 2], np.float32))
+        array([1., 2.], dtype=float32)
+    """
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         self.p = check.number(type(self).__name__, "p", p, 0.0, 1.0)
@@ -93,7 +123,12 @@ class AlphaDropout(Module):
 
 
 class FeatureAlphaDropout(AlphaDropout):
-    """`AlphaDropout` of whole channels of x[n, c, ...]."""
+    """`AlphaDropout` of whole channels of x [n, c, ...]; arguments as for `AlphaDropout`.
+
+    Example:
+        >>> graphc.trace(nn.FeatureAlphaDropout(), graphc.spec((2, 3, 4))).outputs[0].type.shape
+        (2, 3, 4)
+    """
 
     def _ones(self, x: Tensor) -> Tensor:
         return functions.ones((*x.shape[:2], *(1,) * (x.ndim - 2)), x.dtype)

@@ -1,4 +1,4 @@
-"""Tables of vectors that are read by their rows' numbers."""
+"""Embeddings: tables whose rows are looked up by number."""
 
 from __future__ import annotations
 
@@ -16,11 +16,7 @@ from graphc.trace import Tensor
 
 
 class _Table(Module):
-    """weight: f32[num_embeddings, embedding_dim], standard normal at first, or what is given.
-
-    The row at `padding_idx` is zero at first and gets no gradient. PyTorch's `sparse` changes
-    nothing here; its `max_norm` and `scale_grad_by_freq` are refused.
-    """
+    """Base of embeddings: a weight f32 [num_embeddings, embedding_dim]."""
 
     def _set_table(
         self,
@@ -56,10 +52,24 @@ class _Table(Module):
 
 
 class Embedding(_Table):
-    """y[..., embedding_dim] = weight[x[...]], x: i32 or i64 in [0, num_embeddings).
+    """Look up rows of a table: y[..., :] = weight[x[...]].
 
-    weight: f32[num_embeddings, embedding_dim], standard normal at first. The row at `padding_idx`
-    is zero at first and gets no gradient.
+    Args:
+        num_embeddings: The number of rows.
+        embedding_dim: The number of features of a row.
+        padding_idx: A row that starts as zeros and gets no gradient.
+        max_norm: Must be None.
+        norm_type: Accepted for PyTorch's sake; it changes nothing.
+        scale_grad_by_freq: Must be False.
+        sparse: Accepted for PyTorch's sake; it changes nothing.
+        _weight: The initial table; by default standard normal numbers.
+
+    Attributes:
+        weight: f32 [num_embeddings, embedding_dim].
+
+    Example:
+        >>> graphc.trace(nn.Embedding(10, 4), graphc.spec((2, 5), "int64")).outputs[0].type.shape
+        (2, 5, 4)
     """
 
     def __init__(
@@ -81,7 +91,17 @@ class Embedding(_Table):
     def from_pretrained(
         cls, embeddings: Any, freeze: bool = True, padding_idx: int | None = None
     ) -> Embedding:
-        """The table `embeddings` [num_embeddings, embedding_dim], trained unless `freeze`."""
+        """Return an embedding of a given table.
+
+        Args:
+            embeddings: The table [num_embeddings, embedding_dim].
+            freeze: Whether it is not trained.
+            padding_idx: A row that gets no gradient.
+
+        Example:
+            >>> nn.Embedding.from_pretrained([[1.0, 2.0]]).weight
+            Parameter(f32[1,2], trainable=False)
+        """
         rows, features = np.shape(embeddings)
         table = cls(rows, features, padding_idx, _weight=embeddings)
         table.weight = Parameter(table.weight.numpy(), trainable=not freeze)
@@ -92,12 +112,27 @@ class Embedding(_Table):
 
 
 class EmbeddingBag(_Table):
-    """Sums ("sum"), means ("mean") or maxima ("max") of the rows in each bag: y[n, embedding_dim].
+    """Reduce the rows of each bag of numbers: y [n, embedding_dim].
 
-    A bag is a row of x[n, t], or, with `offsets` [n], the elements of x[t] from its offset to the
-    next one; with `include_last_offset` the last offset is t and begins no bag. Rows at
-    `padding_idx` are in no bag; an empty bag gives zeros. For "sum" the rows can be weighed by
-    `per_sample_weights`, of the shape of x.
+    A bag is a row of x [n, t]; or, with `offsets` [n], the elements of x [t] from one offset up to
+    the next. An empty bag gives zeros. Called as layer(x, offsets=None, per_sample_weights=None),
+    with factors of the rows in the shape of x for mode "sum".
+
+    Args:
+        num_embeddings: The number of rows.
+        embedding_dim: The number of features of a row.
+        max_norm: Must be None.
+        norm_type: Accepted for PyTorch's sake; it changes nothing.
+        scale_grad_by_freq: Must be False.
+        mode: "sum", "mean" or "max".
+        sparse: Accepted for PyTorch's sake; it changes nothing.
+        _weight: The initial table; by default standard normal numbers.
+        include_last_offset: Whether the last offset is t and begins no bag.
+        padding_idx: A row that is left out of bags.
+
+    Example:
+        >>> graphc.trace(nn.EmbeddingBag(10, 4), graphc.spec((2, 5), "int64")).outputs[0].type.shape
+        (2, 4)
     """
 
     def __init__(

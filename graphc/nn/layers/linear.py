@@ -1,4 +1,4 @@
-"""Linear and bilinear maps."""
+"""Linear and bilinear layers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,20 @@ from graphc.trace import Tensor
 
 
 class Linear(Module):
-    """y[..., out_features] = x[..., in_features] @ weight.T + bias.
+    """Linear map: y [..., out_features] = x [..., in_features] @ weight.T + bias.
 
-    weight: f32[out_features, in_features]; bias: f32[out_features] or None.
+    Args:
+        in_features: The number of input features.
+        out_features: The number of output features.
+        bias: Whether to add a bias.
+
+    Attributes:
+        weight: f32 [out_features, in_features].
+        bias: f32 [out_features] or None.
+
+    Example:
+        >>> graphc.trace(nn.Linear(3, 2), graphc.spec((4, 3))).outputs[0].type.shape
+        (4, 2)
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
@@ -28,9 +39,22 @@ class Linear(Module):
 
 
 class Bilinear(Module):
-    """y[..., k] = bias[k] + the sum over i j of x1[..., i] * weight[k, i, j] * x2[..., j].
+    """Bilinear map: y[..., k] = sum of x1[..., i] * weight[k, i, j] * x2[..., j], plus bias[k].
 
-    weight: f32[out_features, in1_features, in2_features]; bias: f32[out_features] or None.
+    Args:
+        in1_features: The number of features of x1.
+        in2_features: The number of features of x2.
+        out_features: The number of output features.
+        bias: Whether to add a bias.
+
+    Attributes:
+        weight: f32 [out_features, in1_features, in2_features].
+        bias: f32 [out_features] or None.
+
+    Example:
+        >>> specs = graphc.spec((4, 3)), graphc.spec((4, 5))
+        >>> graphc.trace(nn.Bilinear(3, 5, 2), *specs).outputs[0].type.shape
+        (4, 2)
     """
 
     def __init__(

@@ -1,12 +1,10 @@
-"""Losses as layers, with PyTorch's names and arguments."""
+"""Losses as modules, with the names and arguments of torch.nn."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from graphc import functions
-from graphc.functions.network.losses.reducing import reduced
 from graphc.ir import TensorLike
 from graphc.nn import check
 from graphc.nn.module import Module
@@ -30,8 +28,7 @@ class _Loss(Module):
 
 
 class _ClassLoss(_Loss):
-    """A loss of class numbers. `weight` [c] weighs the classes, and is state that is not trained;
-    labels equal to `ignore_index` count nowhere."""
+    """A loss of classes, with a constant weight per class [c] and a label to ignore."""
 
     def __init__(
         self, weight: TensorLike | None = None, ignore_index: int = -100, reduction: str = "mean"
@@ -42,8 +39,22 @@ class _ClassLoss(_Loss):
 
 
 class CrossEntropyLoss(_ClassLoss):
-    """The negative log-likelihood of target under softmax(input, axis 1). input [n, c, ...];
-    target: class numbers [n, ...] (integers) or a probability per class (floats, input's shape)."""
+    """Negative log-likelihood of classes under softmax(input): `graphc.cross_entropy`.
+
+    `input` is [n, c, ...]; `target` holds classes [n, ...], or probabilities in the shape of
+    `input`.
+
+    Args:
+        weight: A weight per class [c], which is not trained.
+        ignore_index: The label that is left out.
+        reduction: "mean", "sum" or "none", which returns [n, ...].
+        label_smoothing: The share of probability that is spread over all classes.
+
+    Example:
+        >>> loss = graphc.compile(lambda: nn.CrossEntropyLoss()([[0.0, 0.0]], [1]))
+        >>> print(loss().round(4))
+        0.6931
+    """
 
     def __init__(
         self,
@@ -64,30 +75,66 @@ class CrossEntropyLoss(_ClassLoss):
 
 
 class NLLLoss(_ClassLoss):
-    """The negative of input [n, c, ...], log-probabilities, at the class numbers target [n, ...]
-    (integers)."""
+    """Negative log-likelihood of classes, from log-probabilities: `graphc.nll_loss`.
+
+    `input` is [n, c, ...], `target` holds classes [n, ...].
+
+    Args:
+        weight: A weight per class [c], which is not trained.
+        ignore_index: The label that is left out.
+        reduction: "mean", "sum" or "none", which returns [n, ...].
+
+    Example:
+        >>> graphc.compile(lambda: nn.NLLLoss()([[-1.0, -2.0]], [1]))()
+        array(2., dtype=float32)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return functions.nll_loss(input, target, self.weight, self.ignore_index, self.reduction)
 
 
 class MSELoss(_Loss):
-    """The squared difference."""
+    """Squared difference: (input - target)^2.
+
+    Args:
+        reduction: "mean", "sum" or "none", which returns the loss of each element.
+
+    Example:
+        >>> graphc.compile(lambda: nn.MSELoss()([1.0, 2.0], [1.0, 4.0]))()
+        array(2., dtype=float32)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return functions.mse_loss(input, target, self.reduction)
 
 
 class L1Loss(_Loss):
-    """The absolute difference."""
+    """Absolute difference: |input - target|.
+
+    Args:
+        reduction: "mean", "sum" or "none", which returns the loss of each element.
+
+    Example:
+        >>> graphc.compile(lambda: nn.L1Loss()([1.0, 2.0], [1.0, 4.0]))()
+        array(1., dtype=float32)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return functions.l1_loss(input, target, self.reduction)
 
 
 class BCEWithLogitsLoss(_Loss):
-    """The negative log-likelihood of the probabilities target under sigmoid(input), times `weight`;
-    the part of target itself times `pos_weight`. Both broadcast and are state that is not trained.
+    """Negative log-likelihood of probabilities under sigmoid(input).
+
+    Args:
+        weight: Factors of the losses, which broadcast and are not trained.
+        reduction: "mean", "sum" or "none", which returns the loss of each element.
+        pos_weight: Factors of the part of the positive class, which broadcast and are not trained.
+
+    Example:
+        >>> loss = graphc.compile(lambda: nn.BCEWithLogitsLoss()([0.0], [1.0]))
+        >>> print(loss().round(4))
+        0.6931
     """
 
     def __init__(
@@ -106,7 +153,16 @@ class BCEWithLogitsLoss(_Loss):
 
 
 class SmoothL1Loss(_Loss):
-    """d * d / (2 * beta) where the difference d is below `beta`, |d| - beta / 2 elsewhere."""
+    """Quadratic loss near 0, linear beyond: d^2 / (2 beta) where |d| < beta, else |d| - beta / 2.
+
+    Args:
+        reduction: "mean", "sum" or "none", which returns the loss of each element.
+        beta: The difference at which the loss becomes linear.
+
+    Example:
+        >>> graphc.compile(lambda: nn.SmoothL1Loss()([0.0], [3.0]))()
+        array(2.5, dtype=float32)
+    """
 
     def __init__(self, reduction: str = "mean", beta: float = 1.0) -> None:
         super().__init__(reduction)
@@ -117,7 +173,16 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """d * d / 2 where the difference d is below `delta`, delta * (|d| - delta / 2) elsewhere."""
+    """Huber loss: d^2 / 2 where |d| < delta, else delta * (|d| - delta / 2).
+
+    Args:
+        reduction: "mean", "sum" or "none", which returns the loss of each element.
+        delta: The difference at which the loss becomes linear.
+
+    Example:
+        >>> graphc.compile(lambda: nn.HuberLoss()([0.0], [3.0]))()
+        array(2.5, dtype=float32)
+    """
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction)
@@ -128,8 +193,19 @@ class HuberLoss(_Loss):
 
 
 class BCELoss(_Loss):
-    """The negative log-likelihood of the probabilities target under the probabilities input, times
-    `weight`, which broadcasts and is state that is not trained; no logarithm is below -100."""
+    """Negative log-likelihood: -(target * log(input) + (1 - target) * log(1 - input)).
+
+    Logarithms are limited to -100.
+
+    Args:
+        weight: Factors of the losses, which broadcast and are not trained.
+        reduction: "mean", "sum" or "none", which returns the loss of each element.
+
+    Example:
+        >>> loss = graphc.compile(lambda: nn.BCELoss()([0.5], [1.0]))
+        >>> print(loss().round(4))
+        0.6931
+    """
 
     def __init__(self, weight: TensorLike | None = None, reduction: str = "mean") -> None:
         super().__init__(reduction)
@@ -140,8 +216,17 @@ class BCELoss(_Loss):
 
 
 class KLDivLoss(_Loss):
-    """target * (log(target) - input) of log-probabilities input; target holds probabilities, or
-    their logarithms if `log_target`. The reduction "batchmean" divides the sum by the batch."""
+    """Kullback-Leibler divergence: target * (log(target) - input), of log-probabilities `input`.
+
+    Args:
+        reduction: "mean", "sum", "none", or "batchmean", which divides the sum by the size of axis
+            0.
+        log_target: Whether `target` holds logarithms of probabilities.
+
+    Example:
+        >>> graphc.compile(lambda: nn.KLDivLoss("batchmean")(np.log([0.5, 0.5]), [0.5, 0.5]))()
+        array(0.)
+    """
 
     def __init__(self, reduction: str = "mean", log_target: bool = False) -> None:
         super().__init__("sum" if reduction == "batchmean" else reduction)
@@ -152,9 +237,19 @@ class KLDivLoss(_Loss):
 
 
 class PoissonNLLLoss(_Loss):
-    """exp(input) - target * input for the logarithm of a rate; input - target * log(input + eps)
-    for the rate itself, without `log_input`. `full` adds Stirling's approximation of log(target!)
-    where target is above 1."""
+    """Negative log-likelihood of counts: e^input - target * input.
+
+    Args:
+        log_input: Whether `input` holds logarithms of rates; for rates the loss is input - target *
+            log(input + eps).
+        full: Whether to add Stirling's approximation of log(target!) where target > 1.
+        eps: Added to rates before the logarithm.
+        reduction: "mean", "sum" or "none", which returns the loss of each element.
+
+    Example:
+        >>> graphc.compile(lambda: nn.PoissonNLLLoss()([0.0], [3.0]))()
+        array(1., dtype=float32)
+    """
 
     def __init__(
         self,
@@ -174,8 +269,17 @@ class PoissonNLLLoss(_Loss):
 
 
 class GaussianNLLLoss(_Loss):
-    """(log(var) + (input - target)^2 / var) / 2 with var of at least `eps`; `full` adds
-    log(2 pi) / 2."""
+    """Negative log-likelihood of normal numbers: (log(var) + (input - target)^2 / var) / 2.
+
+    Args:
+        full: Whether to add log(2 pi) / 2.
+        eps: The smallest variance.
+        reduction: "mean", "sum" or "none", which returns the loss of each element.
+
+    Example:
+        >>> graphc.compile(lambda: nn.GaussianNLLLoss()([1.0], [3.0], [1.0]))()
+        array(2., dtype=float32)
+    """
 
     def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
         super().__init__(reduction)
@@ -186,147 +290,22 @@ class GaussianNLLLoss(_Loss):
         return functions.gaussian_nll_loss(input, target, var, self.full, self.eps, self.reduction)
 
 
-class SoftMarginLoss(_Loss):
-    """log(1 + exp(-target * input)); target is 1 or -1."""
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functions.soft_margin_loss(input, target, self.reduction)
-
-
-class MultiLabelMarginLoss(_Loss):
-    """The mean over the classes i that are no labels of the sum over the labels j of
-    max(0, 1 - (input[j] - input[i])); target [n, c] lists the labels, up to the first -1."""
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functions.multilabel_margin_loss(input, target, self.reduction)
-
-
-class MultiLabelSoftMarginLoss(_Loss):
-    """The mean over the classes of the negative log-likelihood of target, 0 or 1 for each, under
-    sigmoid(input), times `weight` [c], which is state that is not trained."""
-
-    def __init__(self, weight: TensorLike | None = None, reduction: str = "mean") -> None:
-        super().__init__(reduction)
-        self.weight = _constant(weight)
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functions.multilabel_soft_margin_loss(input, target, self.weight, self.reduction)
-
-
-class MultiMarginLoss(_Loss):
-    """The mean over the classes i other than the label j of
-    max(0, margin - (input[j] - input[i]))^p, times weight[j]; `weight` [c] is state that is not
-    trained."""
-
-    def __init__(
-        self,
-        p: int = 1,
-        margin: float = 1.0,
-        weight: TensorLike | None = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(reduction)
-        self.p = check.integer("MultiMarginLoss", "p", p)
-        self.margin = check.real("MultiMarginLoss", "margin", margin)
-        self.weight = _constant(weight)
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functions.multi_margin_loss(
-            input, target, self.p, self.margin, self.weight, self.reduction
-        )
-
-
-class _MarginLoss(_Loss):
-    """A loss that is 0 beyond `margin`."""
-
-    def __init__(self, margin: float = 0.0, reduction: str = "mean") -> None:
-        super().__init__(reduction)
-        self.margin = check.real(type(self).__name__, "margin", margin)
-
-    def describe(self) -> str:
-        return f"margin={self.margin}, {super().describe()}"
-
-
-class HingeEmbeddingLoss(_MarginLoss):
-    """input where target is 1, max(0, margin - input) where it is -1."""
-
-    def __init__(self, margin: float = 1.0, reduction: str = "mean") -> None:
-        super().__init__(margin, reduction)
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functions.hinge_embedding_loss(input, target, self.margin, self.reduction)
-
-
-class MarginRankingLoss(_MarginLoss):
-    """max(0, margin - target * (input1 - input2)); target is 1 or -1."""
-
-    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        return functions.margin_ranking_loss(input1, input2, target, self.margin, self.reduction)
-
-
-class CosineEmbeddingLoss(_MarginLoss):
-    """1 - cos where target is 1, max(0, cos - margin) where it is -1; cos is that of the angle
-    between input1 and input2, [n, features] or [features]."""
-
-    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        return functions.cosine_embedding_loss(input1, input2, target, self.margin, self.reduction)
-
-
-class TripletMarginLoss(_MarginLoss):
-    """max(0, distance(anchor, positive) - distance(anchor, negative) + margin), the distance being
-    the norm of order `p` of a difference plus `eps` along the last axis. With `swap` the distance
-    of positive and negative counts if it is below that of anchor and negative."""
-
-    def __init__(
-        self,
-        margin: float = 1.0,
-        p: float = 2.0,
-        eps: float = 1e-6,
-        swap: bool = False,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(margin, reduction)
-        self.p = check.real("TripletMarginLoss", "p", p)
-        self.eps = check.real("TripletMarginLoss", "eps", eps)
-        self.swap = bool(swap)
-
-    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        return functions.triplet_margin_loss(
-            anchor, positive, negative, self.margin, self.p, self.eps, self.swap, self.reduction
-        )
-
-
-class TripletMarginWithDistanceLoss(_MarginLoss):
-    """`TripletMarginLoss` with a distance of one's own: a function of two tensors, by default
-    `pairwise_distance`."""
-
-    def __init__(
-        self,
-        *,
-        distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
-        margin: float = 1.0,
-        swap: bool = False,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(margin, reduction)
-        self.distance_function = distance_function or functions.pairwise_distance
-        self.swap = bool(swap)
-
-    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        near = self.distance_function(anchor, positive)
-        far = self.distance_function(anchor, negative)
-        if self.swap:
-            far = functions.minimum(far, self.distance_function(positive, negative))
-        return reduced(
-            "TripletMarginWithDistanceLoss",
-            functions.relu(near - far + self.margin),
-            self.reduction,
-        )
-
-
 class CTCLoss(_Loss):
-    """`graphc.ctc_loss` with these settings, of log_probs [t, n, c], targets, input_lengths and
-    target_lengths."""
+    """Connectionist temporal classification loss: `graphc.ctc_loss`.
+
+    It is called with log_probs [t, n, c], targets, input_lengths and target_lengths.
+
+    Args:
+        blank: The class that stands for no class.
+        reduction: "mean" of loss / max(length of target, 1), "sum", or "none", which returns [n].
+        zero_infinity: Whether a target that no path spells gives 0 instead of infinity.
+
+    Example:
+        >>> steps = np.log(np.full((2, 1, 2), 0.5, np.float32))
+        >>> loss = graphc.compile(lambda: nn.CTCLoss()(steps, [[1]], [2], [1]))
+        >>> print(loss().round(4))
+        0.2877
+    """
 
     def __init__(
         self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False
@@ -342,30 +321,6 @@ class CTCLoss(_Loss):
         return functions.ctc_loss(
             log_probs, targets, *lengths, self.blank, self.reduction, self.zero_infinity
         )
-
-
-class CosineSimilarity(Module):
-    """The cosine of the angle between x1 and x2 along the axis `dim`; no norm counts as less than
-    `eps`."""
-
-    def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
-        self.dim = check.axis("CosineSimilarity", "dim", dim)
-        self.eps = check.number("CosineSimilarity", "eps", eps, 0.0, float("inf"))
-
-    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        return functions.cosine_similarity(x1, x2, self.dim, self.eps)
-
-
-class PairwiseDistance(Module):
-    """The norm of order `p` of x1 - x2 + eps along the last axis, which `keepdim` keeps."""
-
-    def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
-        self.norm = check.real("PairwiseDistance", "p", p)
-        self.eps = check.real("PairwiseDistance", "eps", eps)
-        self.keepdim = bool(keepdim)
-
-    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        return functions.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
 
 
 def _constant(values: Any) -> Parameter | None:

@@ -1,4 +1,4 @@
-"""Normalisation over features, without statistics that outlive a call."""
+"""Layer, group, root-mean-square and local response normalization."""
 
 from __future__ import annotations
 
@@ -9,8 +9,21 @@ from graphc.trace import Tensor
 
 
 class LayerNorm(Module):
-    """y = (x - mean) / sqrt(variance + eps) * weight + bias over the last axes, whose extents are
-    `normalized_shape` (an integer or several); weight, bias: f32[normalized_shape]."""
+    """Normalize over the last axes, then scale and shift.
+
+    Args:
+        normalized_shape: The sizes of the axes to normalize over, one integer or several.
+        eps: Added to the variance.
+        elementwise_affine: Whether to scale and shift.
+        bias: Whether to shift, if `elementwise_affine`.
+
+    Attributes:
+        weight: f32 [*normalized_shape] or None; also bias.
+
+    Example:
+        >>> graphc.trace(nn.LayerNorm(8), graphc.spec((4, 8))).outputs[0].type.shape
+        (4, 8)
+    """
 
     def __init__(
         self,
@@ -36,8 +49,22 @@ class LayerNorm(Module):
 
 
 class GroupNorm(Module):
-    """y = (x - mean) / sqrt(variance + eps) * weight + bias over the channels of each of
-    `num_groups` groups of x[n, num_channels, ...]; weight, bias: f32[num_channels]."""
+    """Normalize over groups of channels of each sample, then scale and shift each channel.
+
+    Args:
+        num_groups: The number of groups.
+        num_channels: The number of channels of x [n, num_channels, ...].
+        eps: Added to the variance.
+        affine: Whether to scale and shift.
+        bias: Whether to shift, if `affine`.
+
+    Attributes:
+        weight: f32 [num_channels] or None; also bias.
+
+    Example:
+        >>> graphc.trace(nn.GroupNorm(2, 8), graphc.spec((4, 8, 5))).outputs[0].type.shape
+        (4, 8, 5)
+    """
 
     def __init__(
         self,
@@ -70,10 +97,19 @@ class GroupNorm(Module):
 
 
 class RMSNorm(Module):
-    """y = x / sqrt(mean of x * x + eps) * weight over the last axes, whose extents are
-    `normalized_shape` (an integer or several); eps=None is the smallest step of x's dtype from 1.
+    """Divide by the root mean square over the last axes, then scale.
 
-    weight: f32[normalized_shape] or None.
+    Args:
+        normalized_shape: The sizes of the axes to normalize over, one integer or several.
+        eps: Added to the mean square; None is the machine epsilon of the dtype.
+        elementwise_affine: Whether to scale.
+
+    Attributes:
+        weight: f32 [*normalized_shape] or None.
+
+    Example:
+        >>> graphc.trace(nn.RMSNorm(8), graphc.spec((4, 8))).outputs[0].type.shape
+        (4, 8)
     """
 
     def __init__(
@@ -96,8 +132,18 @@ class RMSNorm(Module):
 
 
 class LocalResponseNorm(Module):
-    """y = x / (k + alpha * mean of x * x over `size` channels around each)^beta; channels that do
-    not exist count as 0."""
+    """Divide by the mean square over neighbouring channels: x / (k + alpha * mean(x^2))^beta.
+
+    Args:
+        size: The number of neighbouring channels; those that do not exist count as 0.
+        alpha: The factor of the mean.
+        beta: The exponent.
+        k: Added to the mean.
+
+    Example:
+        >>> graphc.trace(nn.LocalResponseNorm(3), graphc.spec((4, 8, 5))).outputs[0].type.shape
+        (4, 8, 5)
+    """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         self.size = check.integer("LocalResponseNorm", "size", size)

@@ -1,4 +1,8 @@
-"""Layers that put elements around their input."""
+"""Padding layers.
+
+Their argument `padding` is one number for all sides, or (before, after) for each axis, the
+innermost axis first.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +18,7 @@ Widths = int | tuple[int, ...]
 
 
 class _Pad(Module):
-    """Elements around the innermost axes of x[n, c, ...]. `padding` is one number for all sides or
-    (before, behind) of each axis, the innermost first."""
+    """Base of padding layers."""
 
     _axes: ClassVar[int] = 0
     _mode: ClassVar[str] = "constant"
@@ -41,7 +44,7 @@ class _Pad(Module):
 
 
 class _ConstantPad(_Pad):
-    """Elements of `value` around x."""
+    """Base of layers that pad with a constant."""
 
     def __init__(self, padding: Widths, value: float) -> None:
         super().__init__(padding)
@@ -55,99 +58,223 @@ class _ConstantPad(_Pad):
 
 
 class ConstantPad1d(_ConstantPad):
-    """Elements of `value` around x[n, c, w]."""
+    """Pad sequences [n, c, w] with a constant.
+
+    Args:
+        padding: One number or (left, right).
+        value: The constant.
+
+    Example:
+        >>> graphc.trace(nn.ConstantPad1d(1, 0.5), graphc.spec((2, 3, 4))).outputs[0].type.shape
+        (2, 3, 6)
+    """
 
     _axes = 1
 
 
 class ConstantPad2d(_ConstantPad):
-    """Elements of `value` around x[n, c, h, w]."""
+    """Pad images [n, c, h, w] with a constant.
+
+    Args:
+        padding: One number or (left, right, top, bottom).
+        value: The constant.
+
+    Example:
+        >>> graphc.trace(nn.ConstantPad2d(1, 0.5), graphc.spec((2, 3, 4, 4))).outputs[0].type.shape
+        (2, 3, 6, 6)
+    """
 
     _axes = 2
 
 
 class ConstantPad3d(_ConstantPad):
-    """Elements of `value` around x[n, c, d, h, w]."""
+    """Pad volumes [n, c, d, h, w] with a constant.
+
+    Args:
+        padding: One number or (left, right, top, bottom, front, back).
+        value: The constant.
+
+    Example:
+        >>> layer = nn.ConstantPad3d(1, 0.5)
+        >>> graphc.trace(layer, graphc.spec((2, 3, 4, 4, 4))).outputs[0].type.shape
+        (2, 3, 6, 6, 6)
+    """
 
     _axes = 3
 
 
 class ZeroPad1d(_Pad):
-    """Zeros around x[n, c, w]."""
+    """Pad sequences [n, c, w] with zeros.
+
+    Args:
+        padding: One number or (left, right).
+
+    Example:
+        >>> graphc.trace(nn.ZeroPad1d(1), graphc.spec((2, 3, 4))).outputs[0].type.shape
+        (2, 3, 6)
+    """
 
     _axes = 1
 
 
 class ZeroPad2d(_Pad):
-    """Zeros around x[n, c, h, w]."""
+    """Pad images [n, c, h, w] with zeros.
+
+    Args:
+        padding: One number or (left, right, top, bottom).
+
+    Example:
+        >>> graphc.trace(nn.ZeroPad2d(1), graphc.spec((2, 3, 4, 4))).outputs[0].type.shape
+        (2, 3, 6, 6)
+    """
 
     _axes = 2
 
 
 class ZeroPad3d(_Pad):
-    """Zeros around x[n, c, d, h, w]."""
+    """Pad volumes [n, c, d, h, w] with zeros.
+
+    Args:
+        padding: One number or (left, right, top, bottom, front, back).
+
+    Example:
+        >>> graphc.trace(nn.ZeroPad3d(1), graphc.spec((2, 3, 4, 4, 4))).outputs[0].type.shape
+        (2, 3, 6, 6, 6)
+    """
 
     _axes = 3
 
 
 class ReflectionPad1d(_Pad):
-    """The elements of x[n, c, w] mirrored at its edges, which are not repeated."""
+    """Pad sequences [n, c, w] with their mirror image, without repeating the edge.
+
+    Args:
+        padding: One number or (left, right).
+
+    Example:
+        >>> graphc.trace(nn.ReflectionPad1d(1), graphc.spec((2, 3, 4))).outputs[0].type.shape
+        (2, 3, 6)
+    """
 
     _axes = 1
     _mode = "reflect"
 
 
 class ReflectionPad2d(_Pad):
-    """The elements of x[n, c, h, w] mirrored at its edges, which are not repeated."""
+    """Pad images [n, c, h, w] with their mirror image, without repeating the edge.
+
+    Args:
+        padding: One number or (left, right, top, bottom).
+
+    Example:
+        >>> graphc.trace(nn.ReflectionPad2d(1), graphc.spec((2, 3, 4, 4))).outputs[0].type.shape
+        (2, 3, 6, 6)
+    """
 
     _axes = 2
     _mode = "reflect"
 
 
 class ReflectionPad3d(_Pad):
-    """The elements of x[n, c, d, h, w] mirrored at its edges, which are not repeated."""
+    """Pad volumes [n, c, d, h, w] with their mirror image, without repeating the edge.
+
+    Args:
+        padding: One number or (left, right, top, bottom, front, back).
+
+    Example:
+        >>> graphc.trace(nn.ReflectionPad3d(1), graphc.spec((2, 3, 4, 4, 4))).outputs[0].type.shape
+        (2, 3, 6, 6, 6)
+    """
 
     _axes = 3
     _mode = "reflect"
 
 
 class ReplicationPad1d(_Pad):
-    """The elements at the edges of x[n, c, w], repeated."""
+    """Pad sequences [n, c, w] by repeating the elements at their edges.
+
+    Args:
+        padding: One number or (left, right).
+
+    Example:
+        >>> graphc.trace(nn.ReplicationPad1d(1), graphc.spec((2, 3, 4))).outputs[0].type.shape
+        (2, 3, 6)
+    """
 
     _axes = 1
     _mode = "replicate"
 
 
 class ReplicationPad2d(_Pad):
-    """The elements at the edges of x[n, c, h, w], repeated."""
+    """Pad images [n, c, h, w] by repeating the elements at their edges.
+
+    Args:
+        padding: One number or (left, right, top, bottom).
+
+    Example:
+        >>> graphc.trace(nn.ReplicationPad2d(1), graphc.spec((2, 3, 4, 4))).outputs[0].type.shape
+        (2, 3, 6, 6)
+    """
 
     _axes = 2
     _mode = "replicate"
 
 
 class ReplicationPad3d(_Pad):
-    """The elements at the edges of x[n, c, d, h, w], repeated."""
+    """Pad volumes [n, c, d, h, w] by repeating the elements at their edges.
+
+    Args:
+        padding: One number or (left, right, top, bottom, front, back).
+
+    Example:
+        >>> graphc.trace(nn.ReplicationPad3d(1), graphc.spec((2, 3, 4, 4, 4))).outputs[0].type.shape
+        (2, 3, 6, 6, 6)
+    """
 
     _axes = 3
     _mode = "replicate"
 
 
 class CircularPad1d(_Pad):
-    """The elements of the other end around x[n, c, w]."""
+    """Pad sequences [n, c, w] with the elements of the opposite end.
+
+    Args:
+        padding: One number or (left, right).
+
+    Example:
+        >>> graphc.trace(nn.CircularPad1d(1), graphc.spec((2, 3, 4))).outputs[0].type.shape
+        (2, 3, 6)
+    """
 
     _axes = 1
     _mode = "circular"
 
 
 class CircularPad2d(_Pad):
-    """The elements of the other end around x[n, c, h, w]."""
+    """Pad images [n, c, h, w] with the elements of the opposite end.
+
+    Args:
+        padding: One number or (left, right, top, bottom).
+
+    Example:
+        >>> graphc.trace(nn.CircularPad2d(1), graphc.spec((2, 3, 4, 4))).outputs[0].type.shape
+        (2, 3, 6, 6)
+    """
 
     _axes = 2
     _mode = "circular"
 
 
 class CircularPad3d(_Pad):
-    """The elements of the other end around x[n, c, d, h, w]."""
+    """Pad volumes [n, c, d, h, w] with the elements of the opposite end.
+
+    Args:
+        padding: One number or (left, right, top, bottom, front, back).
+
+    Example:
+        >>> graphc.trace(nn.CircularPad3d(1), graphc.spec((2, 3, 4, 4, 4))).outputs[0].type.shape
+        (2, 3, 6, 6, 6)
+    """
 
     _axes = 3
     _mode = "circular"

@@ -11,7 +11,6 @@ from graphc.nn.module import Module
 from graphc.trace import Tensor
 
 Size = int | tuple[int, ...]
-Extents = int | tuple[int | None, ...] | None
 Pools = dict[int, Callable[..., Tensor]]
 
 MAX_POOLS: Pools = {1: functions.max_pool1d, 2: functions.max_pool2d, 3: functions.max_pool3d}
@@ -19,8 +18,7 @@ LP_POOLS: Pools = {1: functions.lp_pool1d, 2: functions.lp_pool2d, 3: functions.
 
 
 class _Pool(Module):
-    """Windows of `kernel_size`, `stride` apart (the window's own size unless given). Each is an
-    integer or one per axis, the last innermost."""
+    """Base of pooling, with windows of `kernel_size` that are `stride` apart."""
 
     _axes: ClassVar[int]
 
@@ -47,9 +45,11 @@ class _Pool(Module):
 
 
 class _MaxPool(_Pool):
-    """The maximum over each window; padding is -infinity, and the elements of a window are
-    `dilation` apart. With `ceil_mode` windows may end behind the padding, but none begins there.
-    With `return_indices` the result is (maxima, numbers of their elements in the image, i64)."""
+    """Base of max pooling, with padding of -inf and elements of a window `dilation` apart.
+
+    With `ceil_mode` windows may end beyond the padding; none begins there. With `return_indices`
+    the result is (maxima, i64 indices of their elements in the image).
+    """
 
     def __init__(
         self,
@@ -73,26 +73,64 @@ class _MaxPool(_Pool):
 
 
 class MaxPool1d(_MaxPool):
-    """y[n, c, q] is the maximum of x[n, c, w] over a window; padding is -infinity."""
+    """Max pooling of sequences: y[n, c, q] is the maximum over a window of x[n, c, w].
+
+    Arguments as for `MaxPool2d`.
+
+    Example:
+        >>> graphc.compile(lambda: nn.MaxPool1d(2)(graphc.asarray([[[1.0, 3.0, 2.0, 0.0]]])))()
+        array([[[3., 2.]]], dtype=float32)
+    """
 
     _axes = 1
 
 
 class MaxPool2d(_MaxPool):
-    """y[n, c, p, q] is the maximum of x[n, c, h, w] over a window; padding is -infinity."""
+    """Max pooling of images: y[n, c, p, q] is the maximum over a window of x[n, c, h, w].
+
+    Args:
+        kernel_size: The size of the windows, one number or one per axis.
+        stride: The step of the windows; by default `kernel_size`.
+        padding: Padding of -inf.
+        dilation: The distance between elements of a window.
+        return_indices: Whether to return i64 indices too.
+        ceil_mode: Whether windows may end beyond the padding.
+
+    Example:
+        >>> graphc.trace(nn.MaxPool2d(2), graphc.spec((8, 3, 32, 32))).outputs[0].type.shape
+        (8, 3, 16, 16)
+    """
 
     _axes = 2
 
 
 class MaxPool3d(_MaxPool):
-    """y[n, c, o, p, q] is the maximum of x[n, c, d, h, w] over a window; padding is -infinity."""
+    """Max pooling of volumes: y[n, c, o, p, q] is the maximum over a window of x[n, c, d, h, w].
+
+    Arguments as for `MaxPool2d`.
+
+    Example:
+        >>> graphc.trace(nn.MaxPool3d(2), graphc.spec((8, 3, 4, 4, 4))).outputs[0].type.shape
+        (8, 3, 2, 2, 2)
+    """
 
     _axes = 3
 
 
 class AvgPool1d(_Pool):
-    """y[n, c, q] is the mean of x[n, c, w] over a window; padding is zeros, which count as elements
-    if `count_include_pad`."""
+    """Average pooling of sequences: y[n, c, q] is the mean over a window of x[n, c, w].
+
+    Args:
+        kernel_size: The size of the windows.
+        stride: The step of the windows; by default `kernel_size`.
+        padding: Padding of zeros.
+        ceil_mode: Whether windows may end beyond the padding.
+        count_include_pad: Whether padding counts as elements.
+
+    Example:
+        >>> graphc.compile(lambda: nn.AvgPool1d(2)(graphc.asarray([[[1.0, 3.0, 2.0, 0.0]]])))()
+        array([[[2., 1.]]], dtype=float32)
+    """
 
     _axes = 1
 
@@ -123,8 +161,10 @@ class AvgPool1d(_Pool):
 
 
 class _AvgPool(_Pool):
-    """The mean over each window; padding is zeros, which count as elements if `count_include_pad`.
-    `divisor_override` takes the place of the number of elements."""
+    """Base of average pooling, with padding of zeros.
+
+    Padding counts as elements if `count_include_pad`; `divisor_override` replaces their number.
+    """
 
     def __init__(
         self,
@@ -158,15 +198,33 @@ class _AvgPool(_Pool):
 
 
 class AvgPool2d(_AvgPool):
-    """y[n, c, p, q] is the mean of x[n, c, h, w] over a window; padding is zeros, which count as
-    elements if `count_include_pad`."""
+    """Average pooling of images: y[n, c, p, q] is the mean over a window of x[n, c, h, w].
+
+    Args:
+        kernel_size: The size of the windows, one number or one per axis.
+        stride: The step of the windows; by default `kernel_size`.
+        padding: Padding of zeros.
+        ceil_mode: Whether windows may end beyond the padding.
+        count_include_pad: Whether padding counts as elements.
+        divisor_override: The number to divide by, instead of the number of elements.
+
+    Example:
+        >>> graphc.trace(nn.AvgPool2d(2), graphc.spec((8, 3, 32, 32))).outputs[0].type.shape
+        (8, 3, 16, 16)
+    """
 
     _axes = 2
 
 
 class AvgPool3d(_AvgPool):
-    """y[n, c, o, p, q] is the mean of x[n, c, d, h, w] over a window; padding is zeros, which count
-    as elements if `count_include_pad`."""
+    """Average pooling of volumes: y[n, c, o, p, q] is the mean over a window of x[n, c, d, h, w].
+
+    Arguments as for `AvgPool2d`.
+
+    Example:
+        >>> graphc.trace(nn.AvgPool3d(2), graphc.spec((8, 3, 4, 4, 4))).outputs[0].type.shape
+        (8, 3, 2, 2, 2)
+    """
 
     _axes = 3
 
@@ -193,104 +251,39 @@ class _LPPool(_Pool):
 
 
 class LPPool1d(_LPPool):
-    """The norm of order `norm_type` of x[n, c, w] over each window."""
+    """Power-average pooling of sequences: (sum of x^norm_type)^(1 / norm_type) over windows.
+
+    Args:
+        norm_type: The exponent.
+        kernel_size: The size of the windows.
+        stride: The step of the windows; by default `kernel_size`.
+        ceil_mode: Whether windows may end beyond the input.
+
+    Example:
+        >>> graphc.compile(lambda: nn.LPPool1d(2, 2)(graphc.asarray([[[3.0, 4.0]]])))()
+        array([[[5.]]], dtype=float32)
+    """
 
     _axes = 1
 
 
 class LPPool2d(_LPPool):
-    """The norm of order `norm_type` of x[n, c, h, w] over each window."""
+    """Power-average pooling of images [n, c, h, w]; arguments as for `LPPool1d`.
+
+    Example:
+        >>> graphc.trace(nn.LPPool2d(2, 2), graphc.spec((8, 3, 32, 32))).outputs[0].type.shape
+        (8, 3, 16, 16)
+    """
 
     _axes = 2
 
 
 class LPPool3d(_LPPool):
-    """The norm of order `norm_type` of x[n, c, d, h, w] over each window."""
+    """Power-average pooling of volumes [n, c, d, h, w]; arguments as for `LPPool1d`.
+
+    Example:
+        >>> graphc.trace(nn.LPPool3d(2, 2), graphc.spec((8, 3, 4, 4, 4))).outputs[0].type.shape
+        (8, 3, 2, 2, 2)
+    """
 
     _axes = 3
-
-
-class _AdaptivePool(Module):
-    """`output_size` is the extents of the result, an integer or one per axis, where None keeps
-    that of x; window i of an axis of extent h goes from floor(i * h / p) to
-    ceil((i + 1) * h / p)."""
-
-    _axes: ClassVar[int]
-
-    def __init__(self, output_size: Extents) -> None:
-        layer = type(self).__name__
-        given = output_size if isinstance(output_size, (tuple, list)) else (output_size,)
-        check.sizes(layer, "output_size", _known(output_size), self._axes)
-        self.output_size: tuple[int | None, ...] = tuple(given * (self._axes // len(given)))
-
-    def describe(self) -> str:
-        return f"output_size={check.plain(self.output_size)}"
-
-
-class _AdaptiveAvgPool(_AdaptivePool):
-    """The mean over windows of any size; output_size=1 is global pooling."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return (
-            functions.adaptive_avg_pool1d,
-            functions.adaptive_avg_pool2d,
-            functions.adaptive_avg_pool3d,
-        )[self._axes - 1](x, self.output_size)
-
-
-class AdaptiveAvgPool1d(_AdaptiveAvgPool):
-    """The mean of x[n, c, w] over `output_size` windows: [n, c, output_size]."""
-
-    _axes = 1
-
-
-class AdaptiveAvgPool2d(_AdaptiveAvgPool):
-    """The mean of x[n, c, h, w] over windows of any size; output_size=1 is global pooling."""
-
-    _axes = 2
-
-
-class AdaptiveAvgPool3d(_AdaptiveAvgPool):
-    """The mean of x[n, c, d, h, w] over windows of any size; output_size=1 is global pooling."""
-
-    _axes = 3
-
-
-class _AdaptiveMaxPool(_AdaptivePool):
-    """The maximum over windows of any size; output_size=1 is global pooling."""
-
-    def __init__(self, output_size: Extents, return_indices: bool = False) -> None:
-        self.return_indices = bool(return_indices)
-        super().__init__(output_size)
-
-    def forward(self, x: Tensor) -> Any:
-        return (
-            functions.adaptive_max_pool1d,
-            functions.adaptive_max_pool2d,
-            functions.adaptive_max_pool3d,
-        )[self._axes - 1](x, self.output_size, self.return_indices)
-
-
-class AdaptiveMaxPool1d(_AdaptiveMaxPool):
-    """The maximum of x[n, c, w] over `output_size` windows: [n, c, output_size]."""
-
-    _axes = 1
-
-
-class AdaptiveMaxPool2d(_AdaptiveMaxPool):
-    """The maximum of x[n, c, h, w] over windows of any size; output_size=1 is global pooling."""
-
-    _axes = 2
-
-
-class AdaptiveMaxPool3d(_AdaptiveMaxPool):
-    """The maximum of x[n, c, d, h, w] over windows of any size; output_size=1 is global pooling."""
-
-    _axes = 3
-
-
-def _known(output_size: Any) -> Any:
-    """Output extents with 1 where they are those of the input."""
-    if isinstance(output_size, (tuple, list)):
-        return tuple(1 if n is None else n for n in output_size)
-    return 1 if output_size is None else output_size

@@ -1,4 +1,4 @@
-"""Linear layers of 8-bit integers, for inference."""
+"""Linear layers with 8-bit integer weights, for inference."""
 
 from __future__ import annotations
 
@@ -26,12 +26,23 @@ LEAST = 1e-30
 
 
 class Int8Linear(Module):
-    """y[..., out_features] = x[..., in_features] @ weight.T + bias, of products of 8-bit integers.
+    """Linear map by products of 8-bit integers, for inference; no gradient flows.
 
-    weight: i8[out_features, in_features], row j in units of scale[j]: that of the given `linear`
-    layer in 127ths of its largest magnitude. Each row of x is rounded likewise when it comes; sums
-    are exact in i32 and scaled once. So y is off by (in_features / 126) max|x| max|weight| at most,
-    the largest of a row each, and by the roundings of f32. No gradient flows.
+    Row j of the weight is stored in units of scale[j], 1/127 of its largest magnitude. Each row of
+    x is rounded likewise at each call. Sums are exact in i32 and scaled once, so that y is off by
+    at most (in_features / 126) * max|x| * max|weight|, with the largest magnitudes of the rows, and
+    by rounding in f32.
+
+    Args:
+        linear: The layer to quantize.
+
+    Attributes:
+        weight: i8 [out_features, in_features].
+        scale: f32 [out_features].
+
+    Example:
+        >>> graphc.trace(nn.Int8Linear(nn.Linear(8, 2)), graphc.spec((4, 8))).outputs[0].type.shape
+        (4, 2)
     """
 
     def __init__(self, linear: Linear) -> None:
@@ -64,11 +75,25 @@ class Int8Linear(Module):
 
 
 def quantize(model: M) -> M:
-    """A copy of `model` for inference whose Linear layers multiply 8-bit integers (`Int8Linear`).
+    """Return a copy of a model whose Linear layers use 8-bit integers (`Int8Linear`).
 
-    Their weights are rounded here, once, to a quarter of the bytes; what else the model has it
-    shares with the copy. Layers whose in_features are no multiple of 4, and products that no Linear
-    layer makes, stay as they are. Raises GraphError if `model` is no module.
+    The copy shares everything else with the model. Layers whose in_features are no multiple of 4
+    stay as they are.
+
+    Args:
+        model: The model.
+
+    Returns:
+        The copy, for inference.
+
+    Raises:
+        GraphError: `model` is no module.
+
+    Example:
+        >>> nn.quantize(nn.Sequential(nn.Linear(8, 2)))
+        Sequential(
+          (0): Int8Linear(8, 2, bias=True)
+        )
     """
     if not isinstance(model, Module):
         check.fail(f"quantize: expected a module, got {type(model).__name__}")

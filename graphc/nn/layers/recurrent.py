@@ -1,4 +1,4 @@
-"""Recurrent layers: loops over time that are compiled once, whatever the length."""
+"""Recurrent layers: loops over time, compiled once for any length."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from graphc import functions
 from graphc.nn import check, initialize
+from graphc.nn.layers.recurrent_cells import _nonlinearity, _simple_cell
 from graphc.nn.module import Module
 from graphc.nn.parameter import Parameter
 from graphc.trace import Tensor
@@ -14,11 +15,11 @@ State = tuple[Tensor, ...]
 
 
 class _Recurrent(Module):
-    """What RNN, LSTM and GRU share: layers, directions, states and lengths.
+    """Base of the recurrent layers: layers and directions, parameters named as in PyTorch.
 
-    weight_ih_l{k}: f32[gates * hidden_size, features of the layer's input]; weight_hh_l{k}:
-    f32[gates * hidden_size, h]; bias_ih_l{k} and bias_hh_l{k}: f32[gates * hidden_size], if `bias`;
-    `_reverse` behind the name for the other direction. h is hidden_size, or proj_size.
+    Of layer k: weight_ih_l{k} f32 [gates * hidden_size, features] and weight_hh_l{k} f32 [gates *
+    hidden_size, h]; with `bias`, bias_ih_l{k} and bias_hh_l{k} f32 [gates * hidden_size]. Names of
+    the other direction end in `_reverse`. h is hidden_size, or proj_size.
     """
 
     gates: ClassVar[int]
@@ -55,7 +56,7 @@ class _Recurrent(Module):
 
     @property
     def output_size(self) -> int:
-        """Features of h in one direction."""
+        """The number of features of h in one direction."""
         return self.proj_size or self.hidden_size
 
     def _make(self, place: str, features: int) -> None:
@@ -73,17 +74,26 @@ class _Recurrent(Module):
         return getattr(self, f"{name}_{place}", None)
 
     def step(self, x: Tensor, state: State, place: str) -> State:
-        """The new state from an element of the input, with the weights of `place`."""
+        """Return the new state from one step of the input, with the weights of `place`."""
         raise NotImplementedError
 
     def forward(self, x: Tensor, hx: Any = None, lengths: Any = None) -> tuple[Tensor, Any]:
-        """(y, last state). x: [t, n, input_size], [n, t, input_size] if `batch_first`, or
-        [t, input_size] without a batch; y the same with the features of the last layer's h, of
-        both directions. `hx` and the last state: [directions * num_layers, n, h], for an LSTM
-        the pair (h, c); zeros if None.
+        """Run all steps of all layers.
 
-        `lengths`: i32 or i64 [n], the steps of each sequence of a padded batch. Behind its end y is
-        zero and the state stays; the other direction begins at the end.
+        Args:
+            x: [t, n, input_size], [n, t, input_size] if `batch_first`, or [t, input_size] without a
+                batch.
+            hx: The first state [directions * num_layers, n, h], for an LSTM a pair (h, c); zeros if
+                None.
+            lengths: The number of steps of each sequence in a padded batch, i32 or i64 [n]. After
+                them the result is zero and the state stays; the backward pass begins there.
+
+        Returns:
+            The states h of the last layer at each step, of both directions side by side, with the
+            leading axes of `x`; and the last state, in the shape of `hx`.
+
+        Raises:
+            GraphError: The shapes do not fit.
         """
         layer = type(self).__name__
         check.axes(layer, x, "t, features", "t, n, features")
@@ -178,7 +188,28 @@ class _Recurrent(Module):
 
 
 class RNN(_Recurrent):
-    """h' = tanh(W x + b + R h + d), or relu: see `_Recurrent`."""
+    """Elman network over time: h' = tanh(W @ x + b + R @ h + d), or relu.
+
+    Called as layer(x, hx=None, lengths=None), see `forward`.
+
+    Args:
+        input_size: The number of input features.
+        hidden_size: The number of features of h.
+        num_layers: The number of layers.
+        nonlinearity: "tanh" or "relu".
+        bias: Whether there are biases.
+        batch_first: Whether x is [n, t, input_size] instead of [t, n, input_size].
+        dropout: The probability of dropout between layers, in training.
+        bidirectional: Whether a second pass runs from the end to the beginning.
+
+    Attributes:
+        weight_ih_l0: f32 [hidden_size, input_size]; `weight_hh_l0`, `bias_ih_l0`, `bias_hh_l0` and
+            other layers, as in PyTorch.
+
+    Example:
+        >>> graphc.trace(nn.RNN(3, 4), graphc.spec((7, 2, 3))).outputs[0].type.shape
+        (7, 2, 4)
+    """
 
     gates = 1
 
@@ -204,9 +235,27 @@ class RNN(_Recurrent):
 
 
 class LSTM(_Recurrent):
-    """Long short-term memory: `functions.lstm_cell` over time. See `_Recurrent`.
+    """Long short-term memory over time: `graphc.lstm_cell` in a loop.
 
-    With `proj_size` h' is multiplied by weight_hr_l{k}: f32[proj_size, hidden_size].
+    Called as layer(x, hx=None, lengths=None), see `forward`; states are pairs (h, c).
+
+    Args:
+        input_size: The number of input features.
+        hidden_size: The number of features of c, and of h without a projection.
+        num_layers: The number of layers.
+        bias: Whether there are biases.
+        batch_first: Whether x is [n, t, input_size] instead of [t, n, input_size].
+        dropout: The probability of dropout between layers, in training.
+        bidirectional: Whether a second pass runs from the end to the beginning.
+        proj_size: If above 0, h is projected to so many features.
+
+    Attributes:
+        weight_ih_l0: f32 [4 * hidden_size, input_size]; `weight_hh_l0`, `bias_ih_l0`, `bias_hh_l0`,
+            `weight_hr_l0` f32 [proj_size, hidden_size] and other layers, as in PyTorch.
+
+    Example:
+        >>> graphc.trace(nn.LSTM(3, 4), graphc.spec((7, 2, 3))).outputs[0].type.shape
+        (7, 2, 4)
     """
 
     gates, states = 4, 2
@@ -220,7 +269,27 @@ class LSTM(_Recurrent):
 
 
 class GRU(_Recurrent):
-    """Gated recurrent unit: `functions.gru_cell` over time. See `_Recurrent`."""
+    """Gated recurrent unit over time: `graphc.gru_cell` in a loop.
+
+    Called as layer(x, hx=None, lengths=None), see `forward`.
+
+    Args:
+        input_size: The number of input features.
+        hidden_size: The number of features of h.
+        num_layers: The number of layers.
+        bias: Whether there are biases.
+        batch_first: Whether x is [n, t, input_size] instead of [t, n, input_size].
+        dropout: The probability of dropout between layers, in training.
+        bidirectional: Whether a second pass runs from the end to the beginning.
+
+    Attributes:
+        weight_ih_l0: f32 [3 * hidden_size, input_size]; `weight_hh_l0`, `bias_ih_l0`, `bias_hh_l0`
+            and other layers, as in PyTorch.
+
+    Example:
+        >>> graphc.trace(nn.GRU(3, 4), graphc.spec((7, 2, 3))).outputs[0].type.shape
+        (7, 2, 4)
+    """
 
     gates = 3
 
@@ -243,81 +312,5 @@ class GRU(_Recurrent):
         return (functions.gru_cell(x, state[0], *_of(self, names, place)),)
 
 
-class _RecurrentCell(Module):
-    """What the cells share: weight_ih f32[gates * hidden_size, input_size], weight_hh
-    f32[gates * hidden_size, hidden_size], bias_ih and bias_hh f32[gates * hidden_size]."""
-
-    gates: ClassVar[int]
-
-    def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
-        layer = type(self).__name__
-        self.input_size = check.integer(layer, "input_size", input_size)
-        self.hidden_size = check.integer(layer, "hidden_size", hidden_size)
-        rows = self.gates * self.hidden_size
-        self.weight_ih = initialize.uniform((rows, self.input_size), self.hidden_size)
-        self.weight_hh = initialize.uniform((rows, self.hidden_size), self.hidden_size)
-        self.bias_ih = initialize.uniform((rows,), self.hidden_size) if bias else None
-        self.bias_hh = initialize.uniform((rows,), self.hidden_size) if bias else None
-
-    @property
-    def weights(self) -> tuple[Any, ...]:
-        """In the order of the functions' arguments."""
-        return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
-
-    def _zeros(self, x: Tensor) -> Tensor:
-        return functions.zeros((*x.shape[:-1], self.hidden_size), x.dtype)
-
-    def describe(self) -> str:
-        return f"{self.input_size}, {self.hidden_size}" + (
-            ", bias=False" if self.bias_ih is None else ""
-        )
-
-
-class RNNCell(_RecurrentCell):
-    """One step of an `RNN`: h' from x [n, input_size] and h [n, hidden_size], zeros if None."""
-
-    gates = 1
-
-    def __init__(
-        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh"
-    ) -> None:
-        self.nonlinearity = _nonlinearity("RNNCell", nonlinearity)
-        super().__init__(input_size, hidden_size, bias)
-
-    def forward(self, x: Tensor, hx: Any = None) -> Tensor:
-        h = self._zeros(x) if hx is None else hx
-        return _simple_cell(self.nonlinearity, x, h, *self.weights)
-
-
-class LSTMCell(_RecurrentCell):
-    """One step of an `LSTM`: (h', c') from x [n, input_size] and (h, c), zeros if None."""
-
-    gates = 4
-
-    def forward(self, x: Tensor, hx: Any = None) -> tuple[Tensor, Tensor]:
-        state = (self._zeros(x), self._zeros(x)) if hx is None else hx
-        return functions.lstm_cell(x, state, *self.weights)
-
-
-class GRUCell(_RecurrentCell):
-    """One step of a `GRU`: h' from x [n, input_size] and h [n, hidden_size], zeros if None."""
-
-    gates = 3
-
-    def forward(self, x: Tensor, hx: Any = None) -> Tensor:
-        return functions.gru_cell(x, self._zeros(x) if hx is None else hx, *self.weights)
-
-
 def _of(layer: _Recurrent, names: tuple[str, ...], place: str) -> tuple[Any, ...]:
     return tuple(layer._weight(name, place) for name in names)
-
-
-def _nonlinearity(layer: str, value: Any) -> str:
-    if value not in ("tanh", "relu"):
-        check.fail(f"{layer}: nonlinearity expected 'tanh' or 'relu', got {value!r}")
-    return str(value)
-
-
-def _simple_cell(nonlinearity: str, x: Tensor, h: Any, *weights: Any) -> Tensor:
-    cell = functions.rnn_tanh_cell if nonlinearity == "tanh" else functions.rnn_relu_cell
-    return cell(x, h, *weights)

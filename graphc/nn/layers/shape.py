@@ -1,4 +1,4 @@
-"""Layers that move elements or leave them alone."""
+"""Layers that reshape, shuffle and resize."""
 
 from __future__ import annotations
 
@@ -11,14 +11,28 @@ Pair = int | tuple[int, int]
 
 
 class Identity(Module):
-    """y = x."""
+    """Return the input.
+
+    Example:
+        >>> graphc.trace(nn.Identity(), graphc.spec((2, 3))).outputs[0].type.shape
+        (2, 3)
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return x
 
 
 class Flatten(Module):
-    """The axes from `start_dim` to `end_dim` as one; the batch is kept by default."""
+    """Merge a range of axes into one; the default keeps the batch.
+
+    Args:
+        start_dim: The first axis to merge.
+        end_dim: The last axis to merge, which is included.
+
+    Example:
+        >>> graphc.trace(nn.Flatten(), graphc.spec((8, 3, 4, 4))).outputs[0].type.shape
+        (8, 48)
+    """
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         self.start_dim = check.axis("Flatten", "start_dim", start_dim)
@@ -32,7 +46,16 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """The axis `dim` as several of extents `unflattened_size`; one of them may be -1."""
+    """Split an axis into several.
+
+    Args:
+        dim: The axis to split.
+        unflattened_size: The sizes of the new axes, one of which may be -1.
+
+    Example:
+        >>> graphc.trace(nn.Unflatten(1, (3, -1)), graphc.spec((8, 48))).outputs[0].type.shape
+        (8, 3, 16)
+    """
 
     def __init__(self, dim: int, unflattened_size: tuple[int, ...] | list[int]) -> None:
         self.dim = check.axis("Unflatten", "dim", dim)
@@ -54,8 +77,15 @@ class Unflatten(Module):
 
 
 class PixelShuffle(Module):
-    """y[n, c, h * r, w * r] from x[n, c * r * r, h, w], r = `upscale_factor`: each r * r channels
-    become the pixels of one square."""
+    """Move channels to pixels: [n, c * r^2, h, w] becomes [n, c, h * r, w * r].
+
+    Args:
+        upscale_factor: The factor r.
+
+    Example:
+        >>> graphc.trace(nn.PixelShuffle(2), graphc.spec((1, 8, 2, 2))).outputs[0].type.shape
+        (1, 2, 4, 4)
+    """
 
     def __init__(self, upscale_factor: int) -> None:
         self.upscale_factor = check.integer("PixelShuffle", "upscale_factor", upscale_factor)
@@ -74,8 +104,15 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """y[n, c * r * r, h / r, w / r] from x[n, c, h, w], r = `downscale_factor`: the pixels of each
-    square become channels."""
+    """Move pixels to channels: [n, c, h, w] becomes [n, c * r^2, h / r, w / r].
+
+    Args:
+        downscale_factor: The factor r.
+
+    Example:
+        >>> graphc.trace(nn.PixelUnshuffle(2), graphc.spec((1, 2, 4, 4))).outputs[0].type.shape
+        (1, 8, 2, 2)
+    """
 
     def __init__(self, downscale_factor: int) -> None:
         self.downscale_factor = check.integer(
@@ -96,7 +133,16 @@ class PixelUnshuffle(Module):
 
 
 class ChannelShuffle(Module):
-    """The channels of x[n, c, ...], which lie in `groups`, one of each group in turn."""
+    """Interleave the channels of groups: one of each group in turn.
+
+    Args:
+        groups: The number of groups that the channels form.
+
+    Example:
+        >>> x = np.array([[[1], [2], [3], [4]]], np.float32)
+        >>> graphc.compile(nn.ChannelShuffle(2), graphc.spec(x.shape))(x).ravel()
+        array([1., 3., 2., 4.], dtype=float32)
+    """
 
     def __init__(self, groups: int) -> None:
         self.groups = check.integer("ChannelShuffle", "groups", groups)
@@ -115,8 +161,18 @@ class ChannelShuffle(Module):
 
 
 class Unfold(Module):
-    """The windows of x[n, c, h, w] as columns: y[n, c * r * s, p * q]. Each argument is an integer
-    or a pair (vertical, horizontal)."""
+    """Return the windows of images [n, c, h, w] as columns [n, c * r * s, p * q].
+
+    Args:
+        kernel_size: The size of the windows, one number or (rows, columns).
+        dilation: The distance between elements of a window.
+        padding: Zeros around the images.
+        stride: The step of the windows.
+
+    Example:
+        >>> graphc.trace(nn.Unfold(2), graphc.spec((1, 3, 4, 4))).outputs[0].type.shape
+        (1, 12, 9)
+    """
 
     def __init__(
         self, kernel_size: Pair, dilation: Pair = 1, padding: Pair = 0, stride: Pair = 1
@@ -138,8 +194,19 @@ class Unfold(Module):
 
 
 class Fold(Unfold):
-    """The images y[n, c, *output_size] whose windows are the columns of x[n, c * r * s, p * q];
-    windows add up where they overlap. Arguments as of `Unfold`."""
+    """Add up windows, the columns [n, c * r * s, p * q], to images [n, c, *output_size].
+
+    Args:
+        output_size: The size of the images, one number or (rows, columns).
+        kernel_size: The size of the windows.
+        dilation: The distance between elements of a window.
+        padding: How much is cut from each side of the images.
+        stride: The step of the windows.
+
+    Example:
+        >>> graphc.trace(nn.Fold(4, 2), graphc.spec((1, 12, 9))).outputs[0].type.shape
+        (1, 3, 4, 4)
+    """
 
     def __init__(
         self,
@@ -161,8 +228,18 @@ class Fold(Unfold):
 
 
 class Upsample(Module):
-    """x[n, c, ...] resized to `size`, or by `scale_factor`; `mode` is "nearest", or "linear",
-    "bilinear" or "trilinear" for 1 to 3 axes, which hits the corners' centres if `align_corners`.
+    """Resize images [n, c, ...]: `graphc.interpolate`.
+
+    Args:
+        size: The size of the result, one number or one per axis.
+        scale_factor: The factor of the size, one number or one per axis.
+        mode: "nearest", "linear", "bilinear", "trilinear" or "bicubic".
+        align_corners: Whether the centres of corner elements stay in place.
+        recompute_scale_factor: Must be None or False.
+
+    Example:
+        >>> graphc.trace(nn.Upsample(8), graphc.spec((1, 3, 4, 4))).outputs[0].type.shape
+        (1, 3, 8, 8)
     """
 
     def __init__(
@@ -193,7 +270,16 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """Images x[n, c, h, w] resized by the nearest element."""
+    """Resize images [n, c, h, w] by the nearest element.
+
+    Args:
+        size: The size of the result, one number or (rows, columns).
+        scale_factor: The factor of the size, one number or (rows, columns).
+
+    Example:
+        >>> graphc.trace(nn.UpsamplingNearest2d(8), graphc.spec((1, 3, 4, 4))).outputs[0].type.shape
+        (1, 3, 8, 8)
+    """
 
     def __init__(
         self,
@@ -204,7 +290,17 @@ class UpsamplingNearest2d(Upsample):
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Images x[n, c, h, w] resized bilinearly; the corners stay where they are."""
+    """Resize images [n, c, h, w] bilinearly; the centres of corner pixels stay in place.
+
+    Args:
+        size: The size of the result, one number or (rows, columns).
+        scale_factor: The factor of the size, one number or (rows, columns).
+
+    Example:
+        >>> layer = nn.UpsamplingBilinear2d(8)
+        >>> graphc.trace(layer, graphc.spec((1, 3, 4, 4))).outputs[0].type.shape
+        (1, 3, 8, 8)
+    """
 
     def __init__(
         self,

@@ -23,8 +23,7 @@ Activation = str | Callable[[Tensor], Tensor]
 
 
 class _Layer(Module):
-    """Attentions and then two dense layers, each beside a residual connection and a LayerNorm
-    behind it (in front if `norm_first`)."""
+    """Base of the layers: attention, two linear layers, residual connections and norms."""
 
     _attentions: ClassVar[tuple[str, ...]] = ("self_attn",)
 
@@ -69,11 +68,23 @@ class _Layer(Module):
 
 
 class TransformerEncoderLayer(_Layer):
-    """Self-attention and two dense layers, each beside a residual connection and a LayerNorm
-    behind it (in front if `norm_first`).
+    """Self-attention and two linear layers, each with a residual connection and a LayerNorm.
 
-    `activation`, between the dense layers, is "relu", "gelu" or a function. `dropout` drops
-    attention weights and the results of both parts and of the activation in training programs.
+    Args:
+        d_model: The number of features.
+        nhead: The number of attention heads.
+        dim_feedforward: The number of features between the linear layers.
+        dropout: The probability of dropout, in training, in attention weights and results.
+        activation: "relu", "gelu" or a function, between the linear layers.
+        layer_norm_eps: Added to variances in norms.
+        batch_first: Whether x is [n, t, d_model] instead of [t, n, d_model].
+        norm_first: Whether norms come before attention and linear layers, not after the residual.
+        bias: Whether there are biases.
+
+    Example:
+        >>> layer = nn.TransformerEncoderLayer(8, 2, 16)
+        >>> graphc.trace(layer, graphc.spec((5, 1, 8))).outputs[0].type.shape
+        (5, 1, 8)
     """
 
     def forward(
@@ -83,8 +94,10 @@ class TransformerEncoderLayer(_Layer):
         src_key_padding_mask: TensorLike | None = None,
         is_causal: bool = False,
     ) -> Tensor:
-        """y like src, [t, n, d_model], or [n, t, d_model] if `batch_first`; masks as of
-        `MultiheadAttention`."""
+        """Return a tensor like `src`, [t, n, d_model], or [n, t, d_model] if `batch_first`.
+
+        The masks are those of `MultiheadAttention`.
+        """
 
         def attended(x: Tensor) -> Any:
             masks = (src_key_padding_mask, False, src_mask)
@@ -94,9 +107,17 @@ class TransformerEncoderLayer(_Layer):
 
 
 class TransformerDecoderLayer(_Layer):
-    """Self-attention, attention to an encoder's result and two dense layers, each beside a residual
-    connection and a LayerNorm behind it (in front if `norm_first`); arguments as of
-    `TransformerEncoderLayer`."""
+    """Self-attention, attention to an encoder's result, and two linear layers.
+
+    Each has a residual connection and a LayerNorm. The arguments are those of
+    `TransformerEncoderLayer`.
+
+    Example:
+        >>> layer = nn.TransformerDecoderLayer(8, 2, 16)
+        >>> specs = graphc.spec((5, 1, 8)), graphc.spec((7, 1, 8))
+        >>> graphc.trace(layer, *specs).outputs[0].type.shape
+        (5, 1, 8)
+    """
 
     _attentions = ("self_attn", "multihead_attn")
 
@@ -111,8 +132,11 @@ class TransformerDecoderLayer(_Layer):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """y like tgt, [t, n, d_model], or [n, t, d_model] if `batch_first`, which attends to memory
-        of u positions; masks as of `MultiheadAttention`."""
+        """Return a tensor like `tgt`, [t, n, d_model], that attends to `memory`, [u, n, d_model].
+
+        With `batch_first` the batch comes first in both. The masks are those of
+        `MultiheadAttention`.
+        """
 
         def attended(x: Tensor) -> Any:
             masks = (tgt_key_padding_mask, False, tgt_mask)
@@ -126,7 +150,7 @@ class TransformerDecoderLayer(_Layer):
 
 
 class _Stack(Module):
-    """Copies of a layer in a row, and `norm` behind the last."""
+    """Base of stacks of equal layers."""
 
     def _set_layers(self, layer: Module, num_layers: int, norm: Module | None) -> None:
         count = check.integer(type(self).__name__, "num_layers", num_layers)
@@ -141,8 +165,20 @@ class _Stack(Module):
 
 
 class TransformerEncoder(_Stack):
-    """`num_layers` copies of `encoder_layer` in a row, and `norm` behind the last. PyTorch's
-    `enable_nested_tensor` and `mask_check` change nothing here."""
+    """Apply copies of an encoder layer one after another.
+
+    Args:
+        encoder_layer: The layer to copy.
+        num_layers: The number of copies.
+        norm: A module that is applied to the result, or None.
+        enable_nested_tensor: Accepted for PyTorch's sake; it changes nothing.
+        mask_check: Accepted for PyTorch's sake; it changes nothing.
+
+    Example:
+        >>> encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16), 2)
+        >>> graphc.trace(encoder, graphc.spec((5, 1, 8))).outputs[0].type.shape
+        (5, 1, 8)
+    """
 
     def __init__(
         self,
@@ -161,12 +197,24 @@ class TransformerEncoder(_Stack):
         src_key_padding_mask: TensorLike | None = None,
         is_causal: bool = False,
     ) -> Tensor:
-        """y like src; arguments as of the layers."""
+        """Return a tensor like `src`; arguments as for the layers."""
         return self._through(src, mask, src_key_padding_mask, is_causal)
 
 
 class TransformerDecoder(_Stack):
-    """`num_layers` copies of `decoder_layer` in a row, and `norm` behind the last."""
+    """Apply copies of a decoder layer one after another.
+
+    Args:
+        decoder_layer: The layer to copy.
+        num_layers: The number of copies.
+        norm: A module that is applied to the result, or None.
+
+    Example:
+        >>> decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 16), 2)
+        >>> specs = graphc.spec((5, 1, 8)), graphc.spec((7, 1, 8))
+        >>> graphc.trace(decoder, *specs).outputs[0].type.shape
+        (5, 1, 8)
+    """
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
         self._set_layers(decoder_layer, num_layers, norm)
@@ -182,14 +230,35 @@ class TransformerDecoder(_Stack):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """y like tgt; arguments as of the layers."""
+        """Return a tensor like `tgt`; arguments as for the layers."""
         masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
         return self._through(tgt, memory, *masks, tgt_is_causal, memory_is_causal)
 
 
 class Transformer(Module):
-    """An encoder, whose result a decoder attends to; arguments as of their layers, or
-    `custom_encoder` and `custom_decoder` in their place."""
+    """An encoder, and a decoder that attends to its result.
+
+    Args:
+        d_model: The number of features.
+        nhead: The number of attention heads.
+        num_encoder_layers: The number of encoder layers.
+        num_decoder_layers: The number of decoder layers.
+        dim_feedforward: The number of features between linear layers.
+        dropout: The probability of dropout, in training.
+        activation: "relu", "gelu" or a function.
+        custom_encoder: A module in place of the encoder.
+        custom_decoder: A module in place of the decoder.
+        layer_norm_eps: Added to variances in norms.
+        batch_first: Whether the batch is axis 0 instead of axis 1.
+        norm_first: Whether norms come before attention and linear layers.
+        bias: Whether there are biases.
+
+    Example:
+        >>> model = nn.Transformer(8, 2, 1, 1, 16)
+        >>> specs = graphc.spec((7, 1, 8)), graphc.spec((5, 1, 8))
+        >>> graphc.trace(model, *specs).outputs[0].type.shape
+        (5, 1, 8)
+    """
 
     def __init__(
         self,
@@ -238,7 +307,7 @@ class Transformer(Module):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """y like tgt; arguments as of the layers."""
+        """Return a tensor like `tgt`; arguments as for the layers."""
         assert self.encoder is not None and self.decoder is not None
         memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
         y: Tensor = self.decoder(
@@ -255,7 +324,10 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int) -> Array:
-        """A mask f32[sz, sz] that hides later positions: -infinity above the diagonal, else 0."""
+        """Return a mask f32 [sz, sz] that hides later positions.
+
+        It is -inf above the diagonal and 0 elsewhere.
+        """
         return np.triu(np.full((sz, sz), -np.inf, np.float32), 1)
 
 

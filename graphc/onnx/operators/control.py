@@ -1,5 +1,8 @@
-"""Branches and loops. What decides them is known when the model is traced; else both branches are
-computed, and a loop is a `scan`."""
+"""Branches and loops.
+
+Their conditions are known when the model is traced; otherwise both branches are computed, and a
+loop becomes a `scan`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from graphc import functions as f
-from graphc.onnx.operators.rules import NotOffered, Values, number, operator
+from graphc.onnx.operators.rules import UnsupportedError, Values, number, operator
 from graphc.trace import Tensor
 
 MOST = 1000
@@ -36,18 +39,17 @@ def if_(condition: Values, then_branch: Body, else_branch: Body) -> Any:
         return tuple((then_branch if number(condition, False) else else_branch)())
     pairs = list(zip(then_branch(), else_branch(), strict=True))
     if any(isinstance(v, list | None) for pair in pairs for v in pair):
-        raise NotOffered("the condition of branches with sequences must be known")
+        raise UnsupportedError("the condition of branches with sequences must be known")
     tensors = [(f.as_tensor(a), f.as_tensor(b)) for a, b in pairs]
     if any(a.value.type != b.value.type for a, b in tensors):
-        raise NotOffered("the condition of branches with results of two shapes must be known")
+        raise UnsupportedError("the condition of branches with results of two shapes must be known")
     choice = f.reshape(f.as_tensor(condition), ())
     return tuple(f.where(choice, a, b) for a, b in tensors)
 
 
 @operator("Loop", raw=True, static="trips condition")
 def loop(trips: Values, condition: Values, *carried: Values, body: Body, outputs: int = 1) -> Any:
-    """Iterations are written out one by one where something in them must be known, else they are
-    a `scan`."""
+    """Unroll a loop if something in it must be known; else make it a `scan`."""
     going = bool(number(condition, True))
     if trips is not None and going and body.keeps_condition and not body.counts:
         fixed = [v for v in carried if isinstance(v, list | None)]
@@ -59,17 +61,17 @@ def loop(trips: Values, condition: Values, *carried: Values, body: Body, outputs
     step = 0
     while going and (most is None or step < most):
         if step >= MOST:
-            raise NotOffered(f"a loop that is written out has {MOST} iterations at most")
+            raise UnsupportedError(f"a loop that is written out has {MOST} iterations at most")
         new = body(np.array(step, np.int64), np.array(going), *values)
         if not isinstance(new[0], np.ndarray):
-            raise NotOffered("the condition of a loop must be known when the model is traced")
+            raise UnsupportedError("the condition of a loop must be known when the model is traced")
         going = bool(number(new[0], True))
         values = new[1 : 1 + len(carried)]
         for stack, value in zip(stacks, new[1 + len(carried) :], strict=True):
             stack.append(value)
         step += 1
     if any(not stack for stack in stacks):
-        raise NotOffered("a loop without iterations has nothing to stack")
+        raise UnsupportedError("a loop without iterations has nothing to stack")
     return (*values, *(f.stack([f.as_tensor(v) for v in stack], 0) for stack in stacks))
 
 
@@ -96,8 +98,10 @@ def scan(
     directions: Any = None,
     opset: int = 9,
 ) -> Any:
-    """Sequences run along their axes; those that run backwards are turned round. Before version 9
-    there was a batch, for each sample of which it is done."""
+    """Scan sequences along their axes, those that run backwards after a flip.
+
+    Before version 9 there is a batch, and the scan is done for each sample.
+    """
     if opset < 9:
         return _batched_scan(values, body, num_scan_inputs, directions)
     tensors = [f.as_tensor(v) for v in values]
@@ -126,7 +130,7 @@ def scan(
 def _batched_scan(values: Sequence[Values], body: Body, sequences: int, directions: Any) -> Any:
     """The first input, the lengths, is left out."""
     if values[0] is not None:
-        raise NotOffered("Scan: lengths of sequences are not offered")
+        raise UnsupportedError("Scan: lengths of sequences are not offered")
     tensors = [f.as_tensor(v) for v in values[1:]]
     samples = [
         scan(

@@ -13,7 +13,7 @@ from graphc import functions as f
 from graphc.base.dtypes import convert
 from graphc.ir import DTYPES, dtype_name
 from graphc.onnx.dtypes import dtype_from
-from graphc.onnx.operators.rules import NotOffered, Values, is_float, number, operator
+from graphc.onnx.operators.rules import UnsupportedError, Values, is_float, number, operator
 from graphc.trace import Tensor
 
 _UNARY: dict[str, Callable[[Tensor], Tensor]] = {
@@ -231,8 +231,7 @@ def leaky_relu(x: Tensor, alpha: float = 0.01) -> Tensor:
 
 @operator("PRelu")
 def prelu(x: Tensor, slope: Tensor) -> Tensor:
-    """The slope has the shape of x, or one that broadcasts to it; before version 7 that of the
-    channels."""
+    """The slope broadcasts to x; before version 7 it is one per channel."""
     if slope.ndim == 1 and x.ndim > 2 and slope.shape == x.shape[1:2] != x.shape[-1:]:
         slope = f.reshape(slope, (-1, *[1] * (x.ndim - 2)))
     return f.where(f.less(x, 0), f.multiply(x, slope), x)
@@ -325,5 +324,7 @@ def _running(
 def bit_cast(x: Values, to: int = 1) -> Values:
     """Of a known array the same bytes; a program has no op for it."""
     if not isinstance(x, np.ndarray):
-        raise NotOffered("BitCast is offered for values that are known when the model is traced")
+        raise UnsupportedError(
+            "BitCast is offered for values that are known when the model is traced"
+        )
     return x.view(helper.tensor_dtype_to_np_dtype(to))

@@ -172,8 +172,10 @@ def max_unpool(
     pads: Any = None,
     strides: Any = None,
 ) -> Tensor:
-    """The elements of x at their places in an image of zeros; the places count in the image that
-    the attributes say, as MaxPool gives them."""
+    """Put the elements of x at their indices in an image of zeros.
+
+    The indices count in the image that the attributes describe, as MaxPool returns them.
+    """
     axes = x.ndim - 2
     step, around = each(strides, axes, 1), each(pads, 2 * axes, 0)
     extents = [

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from graphc import functions as f
-from graphc.onnx.operators.rules import NotOffered, each, operator
+from graphc.onnx.operators.rules import UnsupportedError, each, operator
 from graphc.trace import Tensor
 
 CONVOLUTIONS: dict[int, Callable[..., Tensor]] = {1: f.conv1d, 2: f.conv2d, 3: f.conv3d}
@@ -73,10 +73,10 @@ def windows(
 
 
 def axes_of_images(x: Tensor, known: dict[int, Any]) -> int:
-    """The number of axes behind the channels, or NotOffered."""
+    """The number of axes behind the channels, or UnsupportedError."""
     axes = x.ndim - 2
     if axes not in known:
-        raise NotOffered(f"images of {axes} axes are not offered")
+        raise UnsupportedError(f"images of {axes} axes are not offered")
     return axes
 
 

@@ -15,8 +15,7 @@ _EXACT = "f64"
 
 
 def _spread(value: Tensor, x: Tensor, axis: int, block_size: int) -> Tensor:
-    """A scale or zero point as it lies along x: one for all, one per element of an axis, or one per
-    block of them."""
+    """Broadcast a scale or zero point: one for all, per element of an axis, or per block."""
     if block_size and value.ndim == x.ndim:
         repeated = f.repeat(value, block_size, axis)
         return repeated[(*[slice(None)] * (axis % x.ndim), slice(0, x.shape[axis]))]

@@ -1,5 +1,4 @@
-"""Recurrent layers: loops over time, whose steps are ONNX's own: gates in its order, peepholes,
-clipping, activations by name."""
+"""Recurrent layers as loops over time, with ONNX's gate order, peepholes and clipping."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphc import functions as f
-from graphc.onnx.operators.rules import NotOffered, operator
+from graphc.onnx.operators.rules import UnsupportedError, operator
 from graphc.trace import Tensor
 
 State = tuple[Tensor, ...]
@@ -47,7 +46,7 @@ def _activations(
     chosen = [name.lower() for name in names or list(default) * directions]
     unknown = sorted(set(chosen) - set(_ACTIVATIONS))
     if unknown:
-        raise NotOffered(f"the activations {', '.join(unknown)} are not offered")
+        raise UnsupportedError(f"the activations {', '.join(unknown)} are not offered")
 
     def made(i: int) -> Activation:
         numbers = [v[i] if v and i < len(v) else None for v in (alpha, beta)]
@@ -75,8 +74,10 @@ def _layer(
     hidden: int,
     step_of: Callable[[int], Step],
 ) -> Any:
-    """(y [t, directions, n, h], the last states [directions, n, h]) of a layer; with `layout` the
-    batch first."""
+    """Return y [t, directions, n, h] and the last states [directions, n, h] of a layer.
+
+    With `layout` the batch comes first.
+    """
     if layout:
         x = f.permute_dims(x, (1, 0, 2))
         initial = [None if s is None else f.permute_dims(s, (1, 0, 2)) for s in initial]

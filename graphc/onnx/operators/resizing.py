@@ -16,7 +16,7 @@ import numpy as np
 from graphc import functions as f
 from graphc.ir import Array
 from graphc.onnx.operators.rules import (
-    NotOffered,
+    UnsupportedError,
     along,
     axes_from,
     integers,
@@ -172,7 +172,7 @@ def _sizes(
             factors = [best] * len(own)
             counts = [int(best * n + 0.5) for n in own]
     if min(counts, default=1) < 1:
-        raise NotOffered(f"Resize: extents of {counts} are not offered")
+        raise UnsupportedError(f"Resize: extents of {counts} are not offered")
     return factors, counts
 
 
@@ -195,8 +195,10 @@ def grid_sample(
     mode: str = "linear",
     padding_mode: str = "zeros",
 ) -> Tensor:
-    """Images of any number of axes at the places that the grid's last axis names, from the last
-    axis on, -1 and 1 being the edges."""
+    """Sample images of any rank at the places on the grid's last axis.
+
+    Places count from the last axis of the image; -1 and 1 are its edges.
+    """
     extents = x.shape[2:]
     places = [
         _unscaled(f.select(grid, -1, len(extents) - 1 - axis), extent, bool(align_corners))
@@ -299,7 +301,9 @@ def roi_align(
 ) -> Tensor:
     """[rois, c, h, w]: means, or the largest, of samples in each part of each region."""
     if not sampling_ratio:
-        raise NotOffered("RoiAlign: how many samples there are depends on values: sampling_ratio=0")
+        raise UnsupportedError(
+            "RoiAlign: how many samples there are depends on values: sampling_ratio=0"
+        )
     half = 0.5 if coordinate_transformation_mode == "half_pixel" else 0.0
     corners = f.subtract(f.multiply(rois, spatial_scale), half)
     lines: list[tuple[Tensor, Tensor]] = []

@@ -54,8 +54,11 @@ _RULES: dict[tuple[str, str], Rule] = {}
 def operator(
     *names: str, static: str = "", raw: bool = False, draws: bool = False, domain: str = ""
 ) -> Callable[[Given], Given]:
-    """Registers a rule for operators of ONNX. A rule with a parameter `opset` is told the version
-    of its domain, one with `outputs` how many results are wanted."""
+    """Register a rule for ONNX operators.
+
+    A rule with a parameter `opset` gets the version of its domain, one with `outputs` the number of
+    results.
+    """
 
     def register(function: Given) -> Given:
         found = inspect.signature(function).parameters.values()
@@ -87,7 +90,7 @@ def names() -> list[tuple[str, str]]:
     return sorted(_RULES)
 
 
-class NotOffered(GraphError):
+class UnsupportedError(GraphError):
     """What a rule does not take: an option, a dtype, or values that are not known."""
 
 

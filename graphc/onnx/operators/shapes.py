@@ -12,7 +12,7 @@ from graphc.base.dtypes import convert, widened
 from graphc.ir import Array
 from graphc.onnx.dtypes import dtype_from
 from graphc.onnx.operators.rules import (
-    NotOffered,
+    UnsupportedError,
     Values,
     axes_from,
     integers,
@@ -26,10 +26,10 @@ LARGEST = 2**27
 
 
 def full(shape: Any, value: Any) -> Array:
-    """A known array of one value; NotOffered where it would be larger than any model's."""
+    """A known array of one value; UnsupportedError where it would be larger than any model's."""
     extents = integers(shape)
     if math.prod(extents) > LARGEST:
-        raise NotOffered(f"a constant of {extents} elements is larger than {LARGEST}")
+        raise UnsupportedError(f"a constant of {extents} elements is larger than {LARGEST}")
     return np.full(extents, value)
 
 
@@ -60,7 +60,7 @@ def constant(
         return np.array(value_ints if value_int is None else value_int, np.int64)
     given = sparse_value if value is None else value
     if given is None:
-        raise NotOffered("strings are not offered")
+        raise UnsupportedError("strings are not offered")
     return np.asarray(given)
 
 
@@ -256,8 +256,10 @@ def col_to_im(
     pads: Any = None,
     dilations: Any = None,
 ) -> Tensor:
-    """Each window's elements added where they lie in the image: places are known, so it is one
-    sum by index over a padded image."""
+    """Add the elements of each window at their positions in the image.
+
+    The positions are known, so it is one sum by index over a padded image.
+    """
     image, block = integers(image_shape), integers(block_shape)
     axes = len(image)
     steps, apart = strides or [1] * axes, dilations or [1] * axes
@@ -346,5 +348,5 @@ def optional_has_element(value: Values = None) -> Array:
 @operator("OptionalGetElement", raw=True)
 def optional_get_element(value: Values) -> Values:
     if value is None:
-        raise NotOffered("OptionalGetElement: there is no element")
+        raise UnsupportedError("OptionalGetElement: there is no element")
     return value

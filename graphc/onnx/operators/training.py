@@ -1,5 +1,8 @@
-"""Update rules as operators: each takes a rate, a step count, then all tensors, all gradients and
-all moments, and gives the new tensors and moments."""
+"""Optimizers as operators.
+
+Each takes a learning rate, a step count, then all tensors, gradients and moments, and returns the
+new tensors and moments.
+"""
 
 from __future__ import annotations
 

@@ -143,8 +143,10 @@ def take_along_axis(w: Writer, op: ops.TakeAlongAxis, x: str, indices: str) -> s
 
 @writes(ops.Scatter)
 def scatter(w: Writer, op: ops.Scatter, x: str, indices: str, updates: str) -> str:
-    """What is out of range goes behind the end, which is then cut off. Floats of two bytes are
-    combined as f32."""
+    """Write to one index beyond the end for indices out of range, and cut it off.
+
+    f16 and bf16 are combined as f32.
+    """
     kind = "f32" if w.dtype() in NARROW else w.dtype()
     x, updates = (w.add("Cast", t, to=NUMBERS[kind]) for t in (x, updates))
     extent, rank = w.shape()[op.axis], len(w.shape())
@@ -314,8 +316,10 @@ def value_info(name: str, value: Value) -> Any:
 
 
 def write_graph(w: Writer, graph: Graph, names: dict[Value, str]) -> list[str]:
-    """Write the nodes; the names of the outputs, each of a node of its own. `names` has those of
-    the inputs, and gets the others."""
+    """Write the nodes and return the names of the outputs, each of a node of its own.
+
+    `names` holds those of the inputs, and gets the others.
+    """
     for node in graph.nodes:
         write_node(w, node, names)
     taken = {name for node in w.nodes for name in node.output}

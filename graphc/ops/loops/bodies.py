@@ -19,8 +19,10 @@ Pass = Callable[[Graph, Target], Graph]
 
 
 def through_bodies(function: Pass, inside: Pass | None = None) -> Pass:
-    """The pass that does to every body, innermost first, and to the graph what `function` does; to
-    bodies what `inside` does, if it is given."""
+    """Return the pass that applies `function` to a graph and to every body, innermost first.
+
+    Bodies get `inside` instead, if it is given.
+    """
 
     def run(graph: Graph, target: Target) -> Graph:
         return unique_names(_apply(function, inside or function, graph, target))
@@ -58,8 +60,10 @@ def values_of(graph: Graph) -> Iterator[Value]:
 
 
 def unique_names(graph: Graph) -> Graph:
-    """`graph` with a name of its own for every value and kernel in it and in the bodies of its
-    scans. The graph's own names stay."""
+    """Return `graph` with unique names for all values and kernels, those of scans' bodies included.
+
+    The graph's own names stay.
+    """
     if next(bodies(graph), None) is None:
         return graph
     return _Renaming(graph).graph

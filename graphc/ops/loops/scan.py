@@ -111,8 +111,10 @@ class Scan(Op):
         return [*wide, *(f.moved(y, 1, 0) if s else repeated(f, y, size) for y, s in pairs)]
 
     def _varying(self, stacked: Flags) -> list[bool]:
-        """Which of the body's inputs differ from sample to sample: a carry also where an iteration
-        makes it differ."""
+        """Return which of the body's inputs differ between samples.
+
+        A carry does if an iteration makes it differ.
+        """
         constants, carries, elements = self.split_inputs(list(stacked))
         while True:
             flags = [*constants, *carries, *elements]
@@ -200,8 +202,11 @@ class Scan(Op):
 
 @dataclass(frozen=True)
 class Carry:
-    """What iterations hand on: the body's values before and after one, and outside of the loop the
-    first of them and the last."""
+    """A value that each iteration hands to the next.
+
+    It has the body's values before and after an iteration, and outside of the loop the first and
+    the last value.
+    """
 
     old: Value
     new: Value
@@ -221,8 +226,10 @@ class BoundScan:
     stacks: Pairs
 
     def rebuilt(self, nodes: Iterable[Node] | None = None) -> Node:
-        """The node with these constants, carries, scanned values and stacks, its body with `nodes`
-        if given."""
+        """Return the node with these constants, carries, scanned values and stacks.
+
+        Its body has `nodes`, if given.
+        """
         carries = self.carries
         inputs = (*self.constants, *((c.old, c.initial) for c in carries), *self.scanned)
         outputs = (*((c.new, c.last) for c in carries), *self.stacks)

@@ -14,8 +14,10 @@ def nearest_bf16(x: Array) -> Array:
 
 
 class ReadBf16(Pointwise):
-    """y = the bf16 nearest to a, as f32, where a contraction reads an operand: it costs no array in
-    memory."""
+    """y = the bf16 nearest to a, as f32, where a contraction reads an operand.
+
+    It needs no array in memory.
+    """
 
     name: ClassVar[str] = "read_bf16"
     called: ClassVar[str] = ""

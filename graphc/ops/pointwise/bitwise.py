@@ -62,8 +62,10 @@ class LeftShift(Bitwise):
 
 
 class RightShift(Bitwise):
-    """y = floor(a / 2^b); 0, or -1 for negative a, where b is negative or not
-    below the number of bits."""
+    """y = floor(a / 2^b).
+
+    It is 0, or -1 for negative a, where b is negative or not below the number of bits.
+    """
 
     name: ClassVar[str] = "right_shift"
     operations: ClassVar[int] = 1

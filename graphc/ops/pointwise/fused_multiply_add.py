@@ -88,8 +88,7 @@ def _product(x: Array, y: Array) -> tuple[Array, Array]:
 
 
 def _odd_sum(x: Array, y: Array) -> Array:
-    """The sum of float64 rounded to odd: of the two numbers around one that is not exact, that
-    whose last bit is 1."""
+    """The sum of float64 rounded to odd: where inexact, the neighbour whose last bit is 1."""
     total, error = _sum(x, y)
     bits = np.ascontiguousarray(total).view(np.int64)
     away = np.where((error > 0) == (total > 0), 1, -1)

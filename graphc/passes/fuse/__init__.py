@@ -1,1 +1,1 @@
-"""Nodes gathered into kernels."""
+"""Passes that fuse nodes into kernels."""

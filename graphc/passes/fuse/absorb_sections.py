@@ -1,4 +1,4 @@
-"""Absorb the readers of a contraction's sections: the gates of a recurrent cell.
+"""Fuse the readers of a contraction's sections, the gates of a recurrent cell, into its epilogue.
 
 Where slices cut what a contraction makes into equal sections, the pointwise ops on the slices need
 all sections of an element at once, and nothing else of the product. One tile of the kernel can hold
@@ -26,11 +26,11 @@ from graphc.passes.fuse.places import (
     readers,
     stored,
 )
-from graphc.passes.rewriting.reasons import apart, joined
+from graphc.passes.rewriting.reasons import record_join, record_separation
 
 
 class _Without(Mapping[Value, Node]):
-    """What computes values, but for some of them."""
+    """A view of the producers of values without some of them."""
 
     def __init__(self, producers: Mapping[Value, Node], hidden: set[Value]) -> None:
         self._producers, self._hidden = producers, hidden
@@ -55,9 +55,11 @@ def absorb_sections(
     consumers: Mapping[Value, Sequence[Node]],
     target: Target,
 ) -> str:
-    """Merge into the group of `contraction`, whose results of its own shape are `inside`, what
-    reads their sections. The reason why it could not be done; "" if it was, or nothing reads
-    slices."""
+    """Merge readers of a contraction's sections into its group.
+
+    `inside` are the group's values of the contraction's own shape. The result is the reason why it
+    could not be done; "" if it was, or if nothing reads slices.
+    """
     slices = [n for v in inside for n in consumers.get(v, ()) if isinstance(n.op, Slice)]
     if not any(_pointwise_readers(n, consumers) for n in slices):
         return ""
@@ -86,8 +88,10 @@ def _pointwise_readers(node: Node, consumers: Mapping[Value, Sequence[Node]]) ->
 
 
 def _is_plain_axis(contraction: Node, axis: int, target: Target) -> bool:
-    """Whether one iteration axis, of one operand, alone runs along this axis of the output; and,
-    where the target needs it, whether that operand has no other axis of the output for itself."""
+    """Return whether only one iteration axis, of one operand, runs along this axis of the output.
+
+    Where the target needs it, that operand must have no other axis of the output for itself.
+    """
     left, right = contraction.inputs
     nest = contraction.op.iteration(left.type, right.type)
     axes = [i for i, c in enumerate(nest.output[axis].coefficients) if c]
@@ -125,7 +129,7 @@ def _absorb_readers(
             continue
         if rule := refusal(node, first, partition, producers):
             read = next(v for v in node.inputs if stored(v, producers) in inside)
-            apart(read, node, rule)
+            record_separation(read, node, rule)
             continue
         _merge(node, first, partition, "a tile holds the sections of each element together")
         for output in () if concat else node.outputs:
@@ -143,14 +147,13 @@ def absorb_operands(
     consumers: Mapping[Value, Sequence[Node]],
     producers: Mapping[Value, Node],
 ) -> None:
-    """Merge into the group of `first` the pointwise ops of `shape` that only the group reads, such
-    as a peephole's product."""
+    """Merge pointwise ops that only the group reads, such as a peephole, into it."""
     results, number = graph.result_set, partition.number
     waiting: list[int] = []
     seen: set[int] = set()
 
-    def look_behind(node: Node) -> None:
-        """Let what `node` reads, or widens and reads, have its turn: the last first."""
+    def queue_producers(node: Node) -> None:
+        """Queue what `node` reads, directly or through widening, the last first."""
         for value in node.inputs:
             producer = producers.get(stored(value, producers))
             if producer is not None and is_over(producer, shape) and id(producer) not in seen:
@@ -158,7 +161,7 @@ def absorb_operands(
                 heapq.heappush(waiting, -number[id(producer)])
 
     for member in partition.nodes_of(partition.of(first)):
-        look_behind(member)
+        queue_producers(member)
     while waiting:
         node, group = graph.nodes[-heapq.heappop(waiting)], partition.of(first)
         reading = list(readers(node.output, consumers))
@@ -169,14 +172,14 @@ def absorb_operands(
         if any(node.output in read_elsewhere(n, producers) for n in reading):
             continue
         if rule := refusal(node, first, partition, producers):
-            apart(node.output, reading[0], rule)
+            record_separation(node.output, reading[0], rule)
         else:
             _merge(node, first, partition, "nothing but this kernel reads it, at its own places")
-            look_behind(node)
+            queue_producers(node)
 
 
 def refusal(node: Node, first: Node, partition: Partition, producers: Mapping[Value, Node]) -> str:
-    """The rule that keeps the node from the group of `first`; "" if none does."""
+    """Return the rule that keeps the node out of the group of `first`, or ""."""
     group, other = partition.of(first), partition.of(node)
     members = {v for n in partition.nodes_of(group) for v in n.outputs}
     if len(partition.members[other]) > 1:
@@ -187,5 +190,5 @@ def refusal(node: Node, first: Node, partition: Partition, producers: Mapping[Va
 
 
 def _merge(node: Node, first: Node, partition: Partition, why: str) -> None:
-    joined(node, why)
+    record_join(node, why)
     partition.merge(partition.of(first), partition.of(node))

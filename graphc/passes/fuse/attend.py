@@ -1,4 +1,4 @@
-"""Fuse attention's gradient with the concat of its results.
+"""Fuse attention's gradient with the concat of its results into one kernel.
 
 Query, key and value that are sections of one value have gradients whose concat is that value's. The
 kernel writes each where it belongs.
@@ -10,12 +10,11 @@ from graphc.base.target import Target
 from graphc.ir import Graph, Node
 from graphc.ops.join import Concat
 from graphc.passes.fuse.groups import fuse_groups
-from graphc.passes.rewriting.reasons import joined
+from graphc.passes.rewriting.reasons import record_join
 
 
 def fuse_attend(graph: Graph, target: Target) -> Graph:
-    """`graph` with every gradient of attention whose results are but concatenated as one node with
-    the concat."""
+    """Fuse gradients of attention whose results are only concatenated with the concat."""
     consumers = graph.consumers
     groups: list[list[Node]] = []
     for node in graph.nodes:
@@ -30,5 +29,7 @@ def fuse_attend(graph: Graph, target: Target) -> Graph:
             v.name for v in node.outputs
         ):
             groups.append([node, concat])
-            joined(concat, "the gradients of sections of one value are written where they belong")
+            record_join(
+                concat, "the gradients of sections of one value are written where they belong"
+            )
     return fuse_groups(graph, groups)

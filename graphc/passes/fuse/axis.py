@@ -1,4 +1,4 @@
-"""Fuse along an axis: what only a running result or a sort reads is computed where it is read.
+"""Fuse pointwise ops into the prefix op or sort that reads them.
 
 Its kernel reads each element once or twice, and pointwise ops cost it less than the memory between
 two kernels: a comparison and a cast before a running count, the widening of a float of two bytes.
@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from graphc.base.target import Target
 from graphc.ir import Graph, Node, Value
 from graphc.passes.fuse.groups import fuse_groups
-from graphc.passes.rewriting.reasons import joined
+from graphc.passes.rewriting.reasons import record_join
 
 
 def fuse_axis(graph: Graph, target: Target) -> Graph:
-    """`graph` with running results and sorts fused with the pointwise ops before them."""
+    """Fuse pointwise ops into the prefix ops and sorts that alone read them."""
     producers, consumers = graph.producers, graph.consumers
     kept = graph.result_set
     order = {id(n): i for i, n in enumerate(graph.nodes)}
@@ -33,7 +33,7 @@ def _with_producers(
     consumers: Mapping[Value, Sequence[Node]],
     kept: frozenset[Value],
 ) -> list[Node]:
-    """`node` and the pointwise nodes of its input's shape that nothing else reads."""
+    """Return `node` and the pointwise nodes of its input's shape that nothing else reads."""
     group, members, waiting = [node], {id(node)}, [node]
     shape = node.inputs[0].type.shape
     while waiting:
@@ -45,7 +45,9 @@ def _with_producers(
                 continue
             if all(id(reader) in members for reader in consumers[value]):
                 group.append(source)
-                joined(source, f"{node.op.name} alone reads it, and computes it where it reads it")
+                record_join(
+                    source, f"{node.op.name} alone reads it, and computes it where it reads it"
+                )
                 members.add(id(source))
                 waiting.append(source)
     return group

@@ -14,8 +14,7 @@ borders, are text of their kernels."""
 
 
 def has_kernels(product: Node, width: int) -> bool:
-    """Whether a contraction is a convolution, or a gradient of one, that kernels with channels in
-    lanes of `width` may compute."""
+    """Return whether a convolution or its gradient has kernels for channels in lanes."""
     op, output = product.op, product.output
     if not isinstance(op, Conv2d | Conv2dDgrad | Conv2dWgrad) or op.groups != 1:
         return False

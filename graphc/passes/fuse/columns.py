@@ -1,10 +1,10 @@
-"""Fuse reductions along the rows of what a contraction makes: batch norm's statistics behind a
-convolution, and the sums of its gradient behind the data gradient that it reads.
+"""Fuse column reductions, such as batch norm's statistics, into the contraction before them.
 
-A kernel that reduces an image for each of its channels waits for all of it, so it reads it twice:
-for the sums, then for what follows from them. Where a contraction makes the image, its blocks have
-it in registers, and add up the sums as well: both kernels become one, of the launches of both but
-the one that would read the image first.
+A kernel that reduces an image for each of its channels must wait for all of it, so it reads it
+twice: for the sums, then for what follows from them. A contraction that makes the image has it in
+registers and can add up the sums as well. Both kernels become one, with the launches of both except
+the one that would read the image first. It also serves the sums of batch norm's gradient after the
+data gradient.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from graphc.ops.fused import KernelNode, kernels_in
 from graphc.passes.fuse.groups import as_one, keep_outputs
 from graphc.passes.fuse.partition import Partition
 from graphc.passes.rewriting.naming import KernelNames
-from graphc.passes.rewriting.reasons import joined
+from graphc.passes.rewriting.reasons import record_join
 
 RUN = 16
 """Bytes of channels that are whole runs."""
@@ -29,24 +29,25 @@ MOST_SUMS = 3
 
 
 def fuse_columns(graph: Graph, target: Target) -> Graph:
-    """`graph` whose kernels with contractions reduce their output's columns, where something does
-    that with them alone."""
+    """Fuse kernels that only reduce a contraction's columns into the contraction's kernel."""
     if not target.kind.reduces_products:
         return graph
     reason = "its first sums are those of columns that a contraction has made"
-    return fuse_behind(graph, "fuse_columns", _convolves, _reduced, reason)
+    return fuse_after(graph, "fuse_columns", _convolves, _reduced, reason)
 
 
-def fuse_behind(
+def fuse_after(
     graph: Graph,
     name: str,
     makes: Callable[[KernelNode], bool],
     reduced: Callable[[KernelNode], list[Value]],
     reason: str,
 ) -> Graph:
-    """`graph` whose kernels with contractions, if one `makes` such, go on with a kernel that
-    reduces what they make, perhaps reshaped: whose `reduced` values are such, and which computes
-    element by element where they are. `name` is that of the pass, `reason` why it does so."""
+    """Fuse reductions into the kernels with contractions whose results they reduce.
+
+    `makes` says which contractions qualify, `reduced` which of the reduction's values are computed
+    where they are, element by element. `name` is that of the pass, `reason` its explanation.
+    """
     partition = Partition(graph, _reshapes, name)
     makers = {v: n for n in kernels_in(graph) if makes(n) for v in n.outputs}
     pairs: dict[int, tuple[KernelNode, KernelNode]] = {}
@@ -61,7 +62,7 @@ def fuse_behind(
             if partition.can_merge(partition.of(maker), partition.of(node)):
                 partition.merge(partition.of(maker), partition.of(node))
                 pairs[id(maker)] = maker, node
-                joined(node, reason)
+                record_join(node, reason)
                 break
     return _with_pairs(graph, list(pairs.values()))
 
@@ -69,31 +70,33 @@ def fuse_behind(
 def _reads_elsewhere(
     node: KernelNode, value: Value, maker: KernelNode, producers: Mapping[Value, Node]
 ) -> bool:
-    """Whether a kernel reads what `maker` makes in another shape than that of `value`: perhaps
-    elements that other blocks of one launch have."""
+    """Return whether a kernel reads a result of `maker` in another shape than that of `value`.
+
+    It may then read elements that other blocks of the launch have.
+    """
     others = [v for v in node.inputs if v.type.shape != value.type.shape]
     return any(made(v, producers) in maker.outputs for v in others)
 
 
 def made(value: Value, producers: Mapping[Value, Node]) -> Value:
-    """What `value` is a reshape of, or itself."""
+    """Return the value that `value` is a reshape of, or itself."""
     producer = producers.get(value)
     return producer.inputs[0] if producer is not None and _reshapes(producer) else value
 
 
 def _reshapes(node: Node) -> bool:
-    """Whether a node between kernels gives what it reads another shape."""
+    """Return whether a node between kernels reshapes what it reads."""
     return node.op.moves and node.op.is_planned
 
 
 def _convolves(node: KernelNode) -> bool:
-    """Whether a kernel has a contraction of one image with what is none."""
+    """Return whether a kernel has a contraction of one image and an operand that is none."""
     found = any(n.op.contracts and n.op.images == 1 for n in node.body.nodes)
     return found and node.op.template == "contract"
 
 
 def _reduced(node: KernelNode) -> list[Value]:
-    """The images whose channels are what the kernel reduces for; none if it does something else."""
+    """Return the images that the kernel reduces per channel; none if it does anything else."""
     if node.op.template != "reduce":
         return []
     found = [n for n in node.body.nodes if n.op.reduced_axes is not None]
@@ -104,7 +107,7 @@ def _reduced(node: KernelNode) -> list[Value]:
 
 
 def _runs(value: Value) -> bool:
-    """Whether a value is of float32 with its channels last, which are whole runs."""
+    """Return whether a value is channels-last float32 with whole runs of channels."""
     kind = value.type
     channels, size = kind.shape[1] if kind.rank == 4 else 0, kind.numpy_dtype.itemsize
     last = kind.layout.axis == 1 and kind.layout.width == channels
@@ -112,8 +115,11 @@ def _runs(value: Value) -> bool:
 
 
 def _sums(maker: KernelNode, node: KernelNode, value: Value, source: Value) -> bool:
-    """Whether what leads to the first sums of `node` is computed where `maker` has `source`, which
-    is `value`: element by element, from values alike and what there is for each channel or row."""
+    """Return whether the first sums of `node` are computed element by element from `source`.
+
+    `source` is the value of `maker` that `value` is read from; other operands are alike, or one per
+    channel or row.
+    """
     product = next(n for n in maker.body.nodes if n.op.contracts)
     if sections_of_sums(maker.body) is not None:
         return False
@@ -130,13 +136,13 @@ def _sums(maker: KernelNode, node: KernelNode, value: Value, source: Value) -> b
 
 
 def _simple(node: Node, images: set[Value]) -> bool:
-    """Whether a node moves no image, and computes element by element or a reduction."""
+    """Return whether a node moves no image, and is pointwise or a reduction."""
     free = node.is_free and images.isdisjoint(node.inputs)
     return free or node.op.in_registers
 
 
 def _with_pairs(graph: Graph, pairs: list[tuple[KernelNode, KernelNode]]) -> Graph:
-    """`graph` with one node for each pair."""
+    """Replace each pair of nodes by one."""
     if not pairs:
         return graph
     names, producers = KernelNames(graph), graph.producers
@@ -161,10 +167,12 @@ def _with_pairs(graph: Graph, pairs: list[tuple[KernelNode, KernelNode]]) -> Gra
 def _stored(
     body: Graph, makes: Sequence[Value], sought: Sequence[Value], read: Collection[Value]
 ) -> Collection[Value]:
-    """Of what the first kernel of a pair `makes`, what is stored: what others `read` and, where
-    what the second one reads, `sought`, does not follow from that, one value more. That does as a
-    rule: what a batch norm's gradient sums up, and what it scales, are one image times what there
-    is for each channel. If no one value does, all are stored."""
+    """Return which values of the first kernel must be stored for their readers.
+
+    If the values that the second kernel reads follow from one stored value, that one is enough, as
+    for a batch norm's gradient, where two images are one image times factors per channel. Otherwise
+    all are stored.
+    """
     wanted = {v for v in makes if v in read}
     if _steps(body, sought, wanted) is not None:
         return wanted
@@ -174,8 +182,7 @@ def _stored(
 
 
 def _steps(body: Graph, sought: Sequence[Value], stored: Collection[Value]) -> int | None:
-    """How many nodes lead from what is `stored` to what is `sought`; None if one of them is a
-    contraction."""
+    """Return how many nodes lead from `stored` to `sought`; None if one is a contraction."""
     producers, nodes, left = body.producers, dict[int, Node](), [*sought]
     while left:
         value = left.pop()

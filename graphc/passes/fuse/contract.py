@@ -1,10 +1,9 @@
-"""Fuse contractions: bias, activation, residual, activation-backward and pooling go into the
-epilogue.
+"""Fuse pointwise ops after a contraction into its epilogue: bias, activation, residual, pooling.
 
-A pointwise op whose operand is a contraction's result, at the same index and no other, is computed
-while the sum is in registers. What is read beside it must not depend on the contraction by another
-way, or the kernel would wait for itself. On the CPU a register tile can hold whole pooling windows:
-then the maximum is taken there too, and the values before it are never stored.
+A pointwise op that reads a contraction's result at its own index is computed while the sum is in
+registers. Its other operands must not depend on the contraction in another way, or the kernel would
+wait for itself. On the CPU a register tile can hold whole pooling windows: then the maximum is
+taken there too, and the values before it are never stored.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from graphc.passes.fuse.absorb_sections import absorb_operands, absorb_sections,
 from graphc.passes.fuse.groups import fuse_groups
 from graphc.passes.fuse.partition import Partition
 from graphc.passes.fuse.places import LARGE, LARGEST, OF_RULE, misfit, readers, size
-from graphc.passes.rewriting.reasons import apart, joined
+from graphc.passes.rewriting.reasons import record_join, record_separation
 
 
 def fuse_contract(graph: Graph, target: Target) -> Graph:
-    """`graph` with every contraction as a fused node that holds its epilogue."""
+    """Replace every contraction by a fused node with its epilogue."""
     partition = Partition(graph, lambda n: n.is_free, "fuse_contract")
     contractions = [n for n in graph.nodes if n.op.contracts]
     consumers, producers = graph.consumers, graph.producers
@@ -35,7 +34,7 @@ def fuse_contract(graph: Graph, target: Target) -> Graph:
         group, note = partition.of(contraction), ""
         if pool is not None and partition.can_merge(group, partition.of(pool)):
             partition.merge(group, partition.of(pool))
-            joined(pool, "a register tile of the contraction holds its windows whole")
+            record_join(pool, "a register tile of the contraction holds its windows whole")
             _absorb(graph, pool, {pool.outputs[0]}, partition, consumers)
         else:
             shape = contraction.output.type.shape
@@ -53,8 +52,10 @@ def _absorb(
     partition: Partition,
     consumers: Mapping[Value, Sequence[Node]],
 ) -> set[Value]:
-    """Merge the pointwise nodes behind `inside`, values of one shape, into the group of `first`;
-    all values of that shape that the group then computes."""
+    """Merge the pointwise nodes that read `inside`, values of one shape, into the group of `first`.
+
+    It returns all values of that shape that the group then computes.
+    """
     shape, producers, number = first.outputs[0].type.shape, graph.producers, partition.number
     whole = sum(map(size, partition.nodes_of(partition.of(first))))
     read = {number[id(n)]: v for v in inside for n in readers(v, consumers)}
@@ -66,9 +67,9 @@ def _absorb(
             continue
         full = LARGE if whole + size(node) > LARGEST else ""
         if rule := full or _refusal(node, first, shape, partition, producers):
-            apart(read[place], node, rule)
+            record_separation(read[place], node, rule)
             continue
-        joined(node, "it is computed from the sums while they are in registers: an epilogue")
+        record_join(node, "it is computed from the sums while they are in registers: an epilogue")
         partition.merge(partition.of(first), partition.of(node))
         whole += size(node)
         inside = inside | set(node.outputs)
@@ -87,15 +88,14 @@ def _refusal(
     partition: Partition,
     producers: Mapping[Value, Node],
 ) -> str:
-    """The rule that keeps the node from the group of `first`, whose epilogue has this shape; ""
-    if none does."""
+    """Return the rule that keeps a node out of the group of `first`, or ""."""
     if rule := misfit(node, shape):
         return rule
     return OF_RULE if node.where.of_update_rule else refusal(node, first, partition, producers)
 
 
 def _holds_windows(contraction: Node, target: Target) -> bool:
-    """Whether the kernel's tile will be pixels of a batch in the lanes."""
+    """Return whether the kernel's tile will hold pixels of a batch in the lanes."""
     batch = next(iter(contraction.output.type.shape), 0)
     return target.kind.pools and target.fills_lanes(batch)
 
@@ -103,8 +103,7 @@ def _holds_windows(contraction: Node, target: Target) -> bool:
 def _pooling_of(
     graph: Graph, consumers: Mapping[Value, Sequence[Node]], inside: set[Value]
 ) -> Node | None:
-    """The max pooling that alone reads these values from outside their group, if the contraction's
-    tile can do it."""
+    """Return the max pooling that alone reads these values from outside, if the tile can do it."""
     outside = {
         id(node): node
         for value in inside

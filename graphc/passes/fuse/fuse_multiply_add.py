@@ -28,7 +28,6 @@ from graphc.ops.pointwise.fused_multiply_add import (
     FusedNegateMultiplyAdd,
 )
 
-
 PRODUCTS: frozenset[type[Op]] = frozenset((Multiply,))
 SUMS: Mapping[type[Op], tuple[Op, Op]] = {
     Add: (FusedMultiplyAdd(), FusedMultiplyAdd()),

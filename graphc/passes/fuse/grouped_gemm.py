@@ -1,12 +1,11 @@
-"""Group contractions: those that no other contraction waits for as one kernel, a launch of the
-blocks of all (a *grouped* product, as the field calls one of matrices of several sizes).
+"""Group contractions that no other contraction waits for into one kernel, a grouped GEMM.
 
-The gradients of weights are such: the update alone reads them. Each is small where batches are, so
-that it is cut along its sum to fill a device, stores partial sums, and takes a launch more to add
-them; together they fill it, in fewer parts or none. Larger ones are beside others alike alone, as
-all blocks of a launch have the registers that one of its tiles takes. Small reductions for which no
-contraction waits come along, as the gradients of biases. What they read is kept until the last of
-it is there, which bounds a group.
+The gradients of weights are such: only the update reads them. For small batches each is small, so
+that it is split along k to fill a device, stores partial sums, and needs another launch to add
+them. Together they fill the device in fewer parts or none. Larger ones are only grouped with others
+alike, since all blocks of a launch have the registers of its largest tile. Small reductions that no
+contraction waits for, such as gradients of biases, are grouped too. Operands are kept until the
+last member has read them, which bounds a group.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from graphc.ops.cost import node_bytes, node_flops
 from graphc.ops.fused import Fused, KernelNode, kernels_in
 from graphc.passes.fuse.partition import Partition
 from graphc.passes.rewriting.naming import KernelNames
-from graphc.passes.rewriting.reasons import joined
+from graphc.passes.rewriting.reasons import record_join
 
 SMALL_FLOPS = 10**9
 """Of a contraction that gains beside any other: on tensor cores about what two launches take."""
@@ -39,7 +38,7 @@ MOST_MEMBERS = 32
 
 
 def fuse_products(graph: Graph, target: Target) -> Graph:
-    """`graph` whose small contractions and reductions that no contraction waits for are grouped."""
+    """Group small contractions and reductions that no contraction waits for into one kernel."""
     asked = target.multiplies_groups or target.adds_in_clusters  # for products of another kind
     if asked or not target.kind.groups_products:
         return graph
@@ -51,13 +50,15 @@ def fuse_products(graph: Graph, target: Target) -> Graph:
 
 
 def groups_in(graph: Graph) -> list[KernelNode]:
-    """The nodes of a graph that are groups."""
+    """Return the nodes of a graph that are groups."""
     return [n for n in kernels_in(graph) if n.op.template == "group"]
 
 
 def split_products(graph: Graph) -> Graph:
-    """`graph` with the kernels of each group in its place, where memory is short: what one of them
-    reads is not held for the others."""
+    """Split groups into their kernels again where memory is short.
+
+    Operands are then freed earlier.
+    """
     groups = groups_in(graph)
     apart = [n for group in groups for n in group.body.nodes]
     nodes = [n for n in graph.nodes if n not in groups]
@@ -65,8 +66,11 @@ def split_products(graph: Graph) -> Graph:
 
 
 def _groups(graph: Graph) -> Iterator[list[KernelNode]]:
-    """The members of each group, which read nothing of each other: small contractions, those of a
-    graph's end together, then small reductions; and larger contractions that are alike."""
+    """Return the members of each group, which do not read from each other.
+
+    Small contractions at the end of a graph are grouped, followed by small reductions; and larger
+    contractions that are alike.
+    """
     waited = _waited(graph) | {new for _, new in graph.updates}
     nodes = [n for n in kernels_in(graph) if waited.isdisjoint(n.outputs)][::-1]
     partition = Partition(graph, name="fuse_products")
@@ -82,7 +86,7 @@ def _groups(graph: Graph) -> Iterator[list[KernelNode]]:
 
 
 def _filled(members: list[KernelNode], partition: Partition) -> Iterator[list[KernelNode]]:
-    """`members` in their order by groups, none of which reads and writes too much."""
+    """Divide `members`, in order, into groups that do not read and write too much."""
     group, held = members[:1], _values(members[0])
     for node in members[1:]:
         if not partition.independent(partition.of(group[0]), partition.of(node)):
@@ -99,7 +103,7 @@ def _filled(members: list[KernelNode], partition: Partition) -> Iterator[list[Ke
 
 
 def _values(node: KernelNode) -> set[Value]:
-    """What a member reads and writes, of which others may read the same."""
+    """Return the values that a member reads and writes; other members may read the same."""
     return {*node.inputs, *node.outputs}
 
 
@@ -108,7 +112,7 @@ def _contracts(node: KernelNode) -> bool:
 
 
 def _waited(graph: Graph) -> set[Value]:
-    """The values that lead to what a contraction reads, or a loop."""
+    """Return the values that lead to an operand of a contraction, or to a loop."""
     long = {id(n) for n in kernels_in(graph) if any(map(_takes_long, n.body.nodes))}
     waited: set[Value] = set()
     for node in reversed(graph.nodes):
@@ -122,27 +126,26 @@ def _takes_long(node: Node) -> bool:
 
 
 def _is_small(node: KernelNode) -> bool:
-    """Whether a kernel is a small contraction, or a small reduction."""
+    """Return whether a kernel is a small contraction or reduction."""
     if node.op.template == "reduce":
         return node_bytes(node) <= MOST_SUMMED
     return _is_plain(node) and node_flops(node) <= SMALL_FLOPS
 
 
 def _is_larger(node: KernelNode) -> bool:
-    """Whether a kernel is a contraction that gains beside others alike."""
+    """Return whether a kernel is a contraction that gains from others alike."""
     return _is_plain(node) and SMALL_FLOPS < node_flops(node) <= MOST_FLOPS
 
 
 def _is_plain(node: KernelNode) -> bool:
-    """Whether a kernel is a contraction of narrow operands, and nothing its block ends with."""
+    """Return whether a kernel is a contraction of narrow operands without an epilogue."""
     if not _contracts(node) or sections_of_sums(node.body) is not None:
         return False
     return _is_narrow(node) and all(n.op.reduced_axes is None for n in node.body.nodes)
 
 
 def _is_narrow(node: KernelNode) -> bool:
-    """Whether a contraction is of what tensor cores multiply as it is: numbers of two bytes, or
-    rounded where they are read."""
+    """Return whether tensor cores multiply the operands as they are, or rounded on read."""
     product = next(n for n in node.body.nodes if n.op.contracts)
     makers = {v: n for n in node.body.nodes for v in n.outputs}
 
@@ -160,7 +163,7 @@ def _grouped(members: list[KernelNode], names: KernelNames) -> KernelNode:
     outputs = tuple(v for n in members for v in n.outputs)
     where = reduce(Where.merge, (n.where for n in members))
     for node in members:
-        joined(node, "no contraction waits for it, so one launch has its blocks and others'")
+        record_join(node, "no contraction waits for it, so one launch has its blocks and others'")
     name = names.fresh(f"{members[0].op.kernel}_and_{len(members) - 1}_more")
     body = Graph(name, inputs, (), tuple(members), outputs)
     return KernelNode(Fused(name, body), inputs, outputs, where)

@@ -1,4 +1,4 @@
-"""Turning groups of nodes into fused nodes.
+"""Replace groups of nodes by fused nodes.
 
 A group lists the nodes that become one kernel. Nodes that cost nothing where they are read (affine
 views, small constants, iota, widening) belong to no group: each body gets its own copy, and the
@@ -19,9 +19,11 @@ from graphc.passes.rewriting.naming import KernelNames, principal
 
 
 def fuse_groups(graph: Graph, groups: Sequence[Sequence[Node]], notes: Sequence[str] = ()) -> Graph:
-    """`graph` with each group as one fused node. Groups are disjoint and convex; a fused node
-    keeps only the outputs that something outside its body reads, and computes once what two of its
-    nodes compute. `notes` are those of the nodes."""
+    """Replace each group of nodes by one fused node; `notes` are those of the nodes.
+
+    Groups are disjoint and convex. A fused node keeps only the outputs that something outside its
+    body reads, and computes once what two of its nodes compute.
+    """
     graph, groups = _shared(graph, groups)
     producers = graph.producers
     names = KernelNames(graph)
@@ -48,7 +50,7 @@ def _fuse(
     names: KernelNames,
     note: str,
 ) -> KernelNode:
-    """One node for the group, with every result of its nodes as an output."""
+    """Return one node for the group, with every result of its nodes as an output."""
     members = {id(n) for n in group}
     body: list[Node] = []
     copied: set[Value] = set()
@@ -79,8 +81,10 @@ def _fuse(
 def as_one(
     nodes: Sequence[KernelNode], name: str, note: str = "", between: Sequence[Node] = ()
 ) -> KernelNode:
-    """One fused node of this name that does what fused nodes do, and makes all that they make. Its
-    body has the nodes `between` them besides."""
+    """Return one fused node that does what the given fused nodes do, with all their outputs.
+
+    Its body also has the nodes `between` them.
+    """
     made = {v for n in (*nodes, *between) for v in n.outputs}
     inputs = dict.fromkeys(v for n in nodes for v in n.inputs if v not in made)
     whole: dict[tuple[Value, ...], Node] = {n.outputs: n for n in between}
@@ -100,7 +104,7 @@ def as_one(
 def _shared(
     graph: Graph, groups: Sequence[Sequence[Node]]
 ) -> tuple[Graph, Sequence[Sequence[Node]]]:
-    """Both without the nodes that compute what another one of their group does."""
+    """Return nodes and outputs without the nodes that compute what another one does."""
     number = {id(n): i for i, group in enumerate(groups) for n in group}
     first: dict[tuple[int, Op, tuple[Value, ...]], Node] = {}
     same: dict[Value, Value] = {}
@@ -130,7 +134,7 @@ def _prune_outputs(graph: Graph) -> Graph:
 
 
 def keep_outputs(node: KernelNode, kept: Sequence[bool]) -> KernelNode:
-    """A fused node with only these outputs, and the inputs that they need."""
+    """Return a fused node with only these outputs, and the inputs that they need."""
     body = node.body
     outputs = [(v, b) for v, b, k in zip(node.outputs, body.outputs, kept, strict=True) if k]
     small = drop_dead(replace(body, outputs=tuple(b for _, b in outputs)))

@@ -1,4 +1,4 @@
-"""A partition of a graph's nodes into groups, kept free of cycles.
+"""Partition a graph's nodes into groups without cycles.
 
 Each group carries the sets of groups that depend on it and that it depends on, as bits of integers,
 so that asking whether a merge would close a cycle takes one look at each group that follows, and
@@ -47,27 +47,29 @@ class Partition:
         self._before = _reached(self.group, self._previous)
 
     def of(self, node: Node) -> int:
-        """The group of a node."""
+        """Return the group of a node."""
         return self.group[self.number[id(node)]]
 
     def nodes_of(self, group: int) -> list[Node]:
-        """A group's nodes in the graph's order."""
+        """Return a group's nodes in the graph's order."""
         return [self.nodes[i] for i in sorted(self.members[group])]
 
     def can_merge(self, a: int, b: int) -> bool:
-        """Whether no path leads from one group through others to the other."""
+        """Return whether no path leads from one group through others to the other."""
         return a != b and not self._detour(a, b) and not self._detour(b, a)
 
     def independent(self, a: int, b: int) -> bool:
-        """Whether no path leads from one group to the other."""
+        """Return whether no path leads from one group to the other."""
         return a != b and not (self._after[a] >> b | self._after[b] >> a) & 1
 
     def _detour(self, a: int, b: int) -> bool:
         return any(c != b and self._after[c] >> b & 1 for c in self._next[a])
 
     def merge(self, a: int, b: int) -> int:
-        """Make one group of two; its name. The number of groups falls with every merge, which is
-        why the fusions come to an end: PlanError where it would not."""
+        """Merge two groups into one and return its name.
+
+        Each merge lowers the number of groups, so fusion terminates; it raises PlanError otherwise.
+        """
         if a == b or not {a, b} <= self.members.keys():
             raise PlanError(f"{self.name}: a merge of groups {a} and {b} leaves as many groups")
         self._live ^= 1 << b

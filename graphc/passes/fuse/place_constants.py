@@ -1,4 +1,4 @@
-"""Place constants: those that kernels cannot print become state that nothing updates.
+"""Turn constants that kernels cannot print into state that nothing updates.
 
 A constant is too large to print, or a contraction, window or gather reads it (maybe through views):
 the operands of these are memory. An iota that they read is written out by a kernel of its own.
@@ -17,7 +17,7 @@ from graphc.ops.pointwise.arithmetic import StopGradient
 
 
 def place_constants(graph: Graph, target: Target) -> Graph:
-    """`graph` with such constants as state values named by their digest."""
+    """Turn constants that kernels cannot print into state named by their digest."""
     in_memory = set(_operands_in_memory(graph))
     names = names_of(graph)
     placed: dict[Value, Value] = {}
@@ -37,7 +37,7 @@ def place_constants(graph: Graph, target: Target) -> Graph:
 
 
 def _operands_in_memory(graph: Graph) -> Iterator[Value]:
-    """What contractions, windows and gathers read, through views."""
+    """Return what contractions, windows and gathers read, through views."""
     producers = graph.producers
     for node in graph.nodes:
         for value in node.inputs[node.op.in_memory]:

@@ -1,5 +1,4 @@
-"""Helpers of the fusions: whether a node reads a value where it makes its own, and how costly a
-kernel's text would be."""
+"""Helpers of fusion: which elements a node reads, and how large kernels get."""
 
 from __future__ import annotations
 
@@ -23,20 +22,19 @@ TAKEN = "the reader is in the kernel of another contraction, and a kernel holds 
 
 
 def size(node: Node) -> int:
-    """What the node adds to the size of a kernel, which `LARGEST` bounds."""
+    """Return what the node adds to the size of a kernel, which `LARGEST` limits."""
     if len(node.inputs) > MANY:
         return MOST * len(node.inputs)
     return min(max(LEAST, getattr(node.op, "operations", None) or 0), MOST)
 
 
 def is_over(node: Node, shape: tuple[int, ...]) -> bool:
-    """Whether the node computes each element of a value of this shape at its own place."""
+    """Return whether the node computes each element of this shape from its own index."""
     return node.op.pointwise and node.output.type.shape == shape
 
 
 def misfit(node: Node, shape: tuple[int, ...]) -> str:
-    """Why the node does not compute the elements of a value of this shape one by one; "" if it
-    does."""
+    """Return why a node does not compute elements of this shape one by one, or ""."""
     op = node.op
     if is_over(node, shape):
         return ""
@@ -52,7 +50,7 @@ def misfit(node: Node, shape: tuple[int, ...]) -> str:
 
 
 def read_elsewhere(node: Node, producers: Mapping[Value, Node]) -> set[Value]:
-    """What the node reads, through views or not, at another index than its own."""
+    """Return the values that the node reads, also through views, at other indices than its own."""
     direct = node.op.in_registers or sections_joined(node) is not None
     found = set()
     for value in node.inputs:
@@ -68,16 +66,16 @@ def read_elsewhere(node: Node, producers: Mapping[Value, Node]) -> set[Value]:
 
 
 def through_unit_reshapes(value: Value, producers: Mapping[Value, Node]) -> Value:
-    """Where views that only add, drop or move axes of extent 1, and widening, lead back to."""
+    """Follow views of axes of size 1, and widening, back to their source."""
     producer = producers.get(value)
-    while producer is not None and _keeps_places(producer):
+    while producer is not None and _keeps_order(producer):
         value = producer.inputs[0]
         producer = producers.get(value)
     return value
 
 
-def _keeps_places(node: Node) -> bool:
-    """Whether a node that costs nothing has the elements of its only input in their order."""
+def _keeps_order(node: Node) -> bool:
+    """Return whether a free node has the elements of its only input in their order."""
     if len(node.inputs) != 1 or not node.is_free:
         return False
     ((axes,),), shape = node.op.axis_map(node.inputs[0].type), node.output.type.shape
@@ -86,13 +84,13 @@ def _keeps_places(node: Node) -> bool:
 
 
 def stored(value: Value, producers: Mapping[Value, Node]) -> Value:
-    """What `value` widens, or itself."""
+    """Return what `value` widens, or itself."""
     producer = producers.get(value)
     return producer.inputs[0] if producer and producer.op.converts_reads else value
 
 
 def readers(value: Value, consumers: Mapping[Value, Sequence[Node]]) -> Iterator[Node]:
-    """The nodes that read `value` or what widens it."""
+    """Return the nodes that read `value` or what widens it."""
     for node in consumers.get(value, ()):
         if node.op.converts_reads:
             yield from consumers.get(node.output, ())

@@ -1,4 +1,4 @@
-"""Fuse pointwise and reductions: what remains becomes kernels over one index space each.
+"""Fuse the remaining pointwise ops and reductions into kernels over one index space each.
 
 Producers and consumers are merged greedily, in order, where one kernel can compute both:
 
@@ -37,7 +37,7 @@ from graphc.passes.fuse.places import (
     through_unit_reshapes,
 )
 from graphc.passes.rewriting.measure import must_fall
-from graphc.passes.rewriting.reasons import apart, joined
+from graphc.passes.rewriting.reasons import record_join, record_separation
 
 Shape = tuple[int, ...]
 
@@ -48,7 +48,7 @@ MOST_BYTES = 32768
 
 
 def fuse_pointwise(graph: Graph, target: Target) -> Graph:
-    """`graph` with every node fused, but for reshapes, which move nothing."""
+    """Fuse all remaining nodes, except reshapes, which move nothing."""
     partition = Partition(graph, lambda n: n.is_free, "fuse_pointwise")
     producers = graph.producers
     forward = {(n.op, n.inputs) for n in graph.nodes if not n.where.derived}
@@ -76,7 +76,7 @@ def fuse_pointwise(graph: Graph, target: Target) -> Graph:
 
 
 def _join_readers(graph: Graph, partition: Partition, spaces: dict[int, _Space]) -> None:
-    """Nodes that read what a kernel makes at the same places become part of it."""
+    """Merge nodes into the kernel whose results they read at the same indices."""
     producers = graph.producers
     for node in graph.nodes:
         if not _fusible(node):
@@ -94,15 +94,17 @@ def _join_readers(graph: Graph, partition: Partition, spaces: dict[int, _Space])
             if a == b:
                 continue
             if rule := spaces[a].refusal(spaces[b]) or _circle(partition, a, b):
-                apart(value, node, rule)
+                record_separation(value, node, rule)
                 continue
             whole = spaces.pop(a).joined(spaces.pop(b))
             spaces[partition.merge(a, b)] = whole
-            joined(node, "it reads what the kernel has made at the same places, from registers")
+            record_join(
+                node, "it reads what the kernel has made at the same places, from registers"
+            )
 
 
 def _join_reductions(graph: Graph, partition: Partition, spaces: dict[int, _Space]) -> None:
-    """Reductions of the same rows that read one value of their shape from memory read it once."""
+    """Merge reductions of the same rows that read one value, which is then read once."""
     first: dict[tuple[Value, _Rows], Node] = {}
     for node in graph.nodes:
         rows = spaces[partition.of(node)].rows if _fusible(node) else None
@@ -117,12 +119,14 @@ def _join_reductions(graph: Graph, partition: Partition, spaces: dict[int, _Spac
                 continue
             whole = spaces.pop(a).joined(spaces.pop(b))
             spaces[partition.merge(a, b)] = whole
-            joined(node, "it reduces the rows that the kernel reads for another reduction")
+            record_join(node, "it reduces the rows that the kernel reads for another reduction")
 
 
 def _join_columns(graph: Graph, partition: Partition, spaces: dict[int, _Space]) -> None:
-    """Sums over all rows become part of a kernel that reduces along each of the rows, of the one
-    that reads and makes most of what they read."""
+    """Merge sums over all rows into the kernel that reduces along rows.
+
+    It is the one that makes most of their operands.
+    """
     fusible = [n for n in graph.nodes if _fusible(n)]
     consumers = graph.consumers
     users: dict[Value, set[int]] = {}
@@ -146,15 +150,14 @@ def _join_columns(graph: Graph, partition: Partition, spaces: dict[int, _Space])
             whole = spaces.pop(a).joined(spaces.pop(b))
             whole.rows = across
             spaces[partition.merge(a, b)] = whole
-            joined(nodes[-1], "it sums the columns of the rows that the kernel reduces")
+            record_join(nodes[-1], "it sums the columns of the rows that the kernel reduces")
             break
 
 
 def _sums_columns(
     rows: _Rows, nodes: Sequence[Node], consumers: Mapping[Value, Sequence[Node]]
 ) -> bool:
-    """Whether a group's reductions are sums over all rows of few enough columns, which nothing of
-    the group reads."""
+    """Return whether a group's reductions only sum few columns that the group does not read."""
     sums = [n for n in nodes if n.op.reduced_axes is not None]
     own = set(map(id, nodes))
     return (
@@ -172,7 +175,7 @@ def _circle(partition: Partition, a: int, b: int) -> str:
 
 
 def _alone(graph: Graph) -> list[Node]:
-    """The nodes that are no kernel yet and must be one."""
+    """Return the nodes that are no kernel yet and must become one."""
     return [n for n in graph.nodes if not n.op.is_planned]
 
 
@@ -186,7 +189,7 @@ def _fusible(node: Node) -> bool:
 
 
 def _direct_producers(node: Node, producers: dict[Value, Node]) -> Iterator[tuple[Value, Node]]:
-    """The fusible nodes that `node` reads at its own index, and the values that it reads."""
+    """Return the fusible nodes that `node` reads at its own index, and the values it reads."""
     if not node.op.in_registers and not sections_joined(node):
         return
     for value in node.inputs:
@@ -209,17 +212,17 @@ class _Rows:
 
     @property
     def others(self) -> tuple[int, ...]:
-        """The axes that are kept."""
+        """The axes that are not reduced."""
         return tuple(d for d in range(len(self.shape)) if d not in self.axes)
 
     @property
     def trailing(self) -> bool:
-        """Whether the reduced axes are some of the last, not all."""
+        """Whether the reduced axes are the last ones, but not all."""
         first, rank = len(self.shape) - len(self.axes), len(self.shape)
         return 0 < first < rank and self.axes == tuple(range(first, rank))
 
     def aligned(self, shape: tuple[int, ...]) -> bool:
-        """Whether a rows' value of this shape broadcasts along the reduced axes alone."""
+        """Return whether a value of this shape broadcasts only along the reduced axes."""
         padded = (1,) * (len(self.shape) - len(shape)) + shape
         return all(padded[a] == 1 for a in self.axes)
 
@@ -230,7 +233,7 @@ def _squeeze(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 @dataclass
 class _Space:
-    """What a group of nodes lets be seen of itself, so that a merge need not look at each node."""
+    """A summary of a group of nodes, so that a merge need not look at each node."""
 
     alone: bool
     """Whether its template is its own."""
@@ -257,7 +260,7 @@ class _Space:
     """Whether it holds such a concat beside a section, which has no place among rows."""
 
     def refusal(self, other: _Space) -> str:
-        """The rule that keeps one kernel from computing both groups; "" if it can."""
+        """Return the rule that keeps one kernel from computing both groups, or ""."""
         if self.alone or other.alone:
             return "one of the two has a template of its own"
         if self.size + other.size > LARGEST:
@@ -270,7 +273,7 @@ class _Space:
             return ELSEWHERE
         if not other.elsewhere.isdisjoint(self.outputs):
             return ELSEWHERE
-        own, others = self._shapes_beside(other), other._shapes_beside(self)
+        own, others = self._shapes_next_to(other), other._shapes_next_to(self)
         shapes = own | others
         rows = self.rows or other.rows
         if rows is None:
@@ -286,7 +289,7 @@ class _Space:
             return ""
         return "an element of the one needs another row of the other than its own"
 
-    def _shapes_beside(self, other: _Space) -> set[Shape]:
+    def _shapes_next_to(self, other: _Space) -> set[Shape]:
         if self.section is None or other.outputs.isdisjoint(self.reads):
             return self.shapes
         return {self.section}
@@ -298,8 +301,8 @@ class _Space:
                 yield from self.reads[value]
 
     def joined(self, other: _Space) -> _Space:
-        """That of both groups. The larger one is changed."""
-        beside, others = self._shapes_beside(other), other._shapes_beside(self)
+        """Return the summary of both groups; it changes the larger one."""
+        beside, others = self._shapes_next_to(other), other._shapes_next_to(self)
         joins = beside is not self.shapes or others is not other.shapes
         small, large = sorted((self, other), key=lambda s: len(s.outputs))
         large.size += small.size

@@ -1,4 +1,4 @@
-"""Products of float32 in less than float32, as `compile(precision=)` asks.
+"""Round the operands of float32 contractions, as `compile(precision=)` asks.
 
 narrow_products ("bfloat16"): each operand of a contraction, and of attention's products, is rounded
 to bf16 and stored so; sums stay f32. Early, so that what is rounded for several readers, or in
@@ -28,14 +28,17 @@ from graphc.ops.pointwise.widen import Widen
 
 
 def narrow_products(graph: Graph, target: Target) -> Graph:
-    """`graph` with the f32 operands of contractions rounded to bf16."""
+    """Round the f32 operands of contractions to bf16, in memory."""
     operands = _narrowing(graph, target)
     return operands.rewritten(operands.stored)
 
 
 def narrow_large(body: Graph, target: Target) -> Graph:
-    """`body`, a loop's, as `narrow_products` leaves it, but for products of which blocks may hold
-    one operand, and for those of two operands that change, which may be sums over time."""
+    """Round the operands of a loop body's products as `narrow_products`, with exceptions.
+
+    The exceptions are products of which blocks may hold one operand, and those of two changing
+    operands, which may become sums over time.
+    """
     changing, most = _changing(body), target.kind.held_elements
     operands = _narrowing(body, target)
 
@@ -50,8 +53,7 @@ def narrow_large(body: Graph, target: Target) -> Graph:
 
 
 def narrow_looped(body: Graph, target: Target) -> Graph:
-    """`body`, a loop's, with what `narrow_large` left rounded: where it is read, if blocks may hold
-    one of two operands."""
+    """Round the operands that `narrow_large` left, on read, if blocks may hold one of the two."""
     changing, most = _changing(body), target.kind.held_elements
     operands = _narrowing(body, target)
 
@@ -66,7 +68,7 @@ def narrow_looped(body: Graph, target: Target) -> Graph:
 
 
 def _changing(body: Graph) -> set[Value]:
-    """The values of a loop's body that are not the same in all iterations."""
+    """Return the values of a loop's body that differ between iterations."""
     changing = set(body.inputs)
     for node in body.nodes:
         if not changing.isdisjoint(node.inputs):
@@ -75,7 +77,7 @@ def _changing(body: Graph) -> set[Value]:
 
 
 def _narrowing(graph: Graph, target: Target) -> _Operands:
-    """The operands of contractions rounded to bf16, in memory."""
+    """Return the rounding of contractions' operands to bf16, in memory."""
     operands = _Operands(graph, (Cast("bf16"), Widen()), "bf16")
     if not target.kind.converts_on_reads:
         operands.of_others = (Cast("bf16"), Cast("f32"))
@@ -83,7 +85,7 @@ def _narrowing(graph: Graph, target: Target) -> _Operands:
 
 
 def round_products(graph: Graph, target: Target) -> Graph:
-    """`graph` with the f32 operands of contractions rounded to tf32."""
+    """Round the f32 operands of contractions to tf32, on read where the device can."""
     if target.kind.converts_on_reads:
         operands = _Operands(graph, (ReadTf32(),), "tf32")
         return operands.rewritten(operands.rounded)
@@ -92,8 +94,10 @@ def round_products(graph: Graph, target: Target) -> Graph:
 
 
 class _Operands:
-    """The nodes so far, and what each value is for those that multiply it. `steps` round it to
-    `dtype`, for contractions; `of_others` where a kernel may not convert what it reads."""
+    """Rounds operands of contractions to `dtype` by `steps`, each value once.
+
+    `of_others` holds the rounded values for contractions whose kernels may not convert on read.
+    """
 
     def __init__(self, graph: Graph, steps: tuple[Op, ...], dtype: str) -> None:
         self.graph, self.steps, self.of_others, self.dtype = graph, steps, steps, dtype
@@ -105,7 +109,7 @@ class _Operands:
         """What takes the place of values that an earlier round of this pass made, further on."""
 
     def rewritten(self, operand: Callable[[Value, Node], Value]) -> Graph:
-        """The graph whose contractions of f32 read `operand` of their inputs."""
+        """Return the graph whose f32 contractions read `operand` of their inputs."""
         for node in self.graph.nodes:
             read = tuple(resolve(v, self.twins) for v in node.inputs)
             if len(read) == 1 and (twin := self.emitted.get((node.op, *read))) is not None:
@@ -122,7 +126,7 @@ class _Operands:
     def _multiplying(
         self, node: Node, factors: Sequence[Value], operand: Callable[[Value, Node], Value]
     ) -> Node:
-        """The node with what it multiplies rounded alike, its own numbers too."""
+        """Return the node with rounded operands, and rounded numbers of its own."""
         if all(map(self.was_narrow, factors)):
             return node
         made = dict(zip(factors, (operand(v, node) for v in factors), strict=True))
@@ -131,7 +135,7 @@ class _Operands:
         return replace(node, op=node.op.multiplying(self.dtype), inputs=tuple(inputs))
 
     def rounded(self, value: Value, reader: Node) -> Value:
-        """`value` rounded for this reader alone."""
+        """Return `value` rounded for this reader alone."""
         if self.was_narrow(value) and reader.op.contracts:
             return value
         for op in self.steps if reader.op.contracts else self.of_others:
@@ -139,7 +143,7 @@ class _Operands:
         return value
 
     def stored(self, value: Value, reader: Node) -> Value:
-        """`value` rounded once for all readers: before views, if those only turn or repeat it."""
+        """Return `value` rounded once for all readers, before views that only move or repeat it."""
         key = value, reader.op.contracts
         if key in self.made:
             return self.made[key]
@@ -153,7 +157,7 @@ class _Operands:
         return self.made[key]
 
     def was_narrow(self, value: Value) -> bool:
-        """Whether the value is a float of two bytes that was converted: it is not rounded."""
+        """Return whether the value was converted from f16 or bf16, so that it is not rounded."""
         producer = self.producers.get(value)
         while producer is not None and producer.op.moves:
             producer = self.producers.get(producer.inputs[0])
@@ -162,7 +166,7 @@ class _Operands:
         return producer.inputs[0].type.dtype in NARROW
 
     def emit(self, op: Op, source: Value, like: Node) -> Value:
-        """What `op` makes of `source`, where `like` stands."""
+        """Append `op` on `source` at the source position of `like`."""
         (type,) = op.infer(source.type)
         result = Value(self.names.fresh(source.name), type)
         self.nodes.append(replace(like, op=op, inputs=(source,), outputs=(result,)))

@@ -1,7 +1,6 @@
-"""Fuse reductions of the rows that a contraction makes: a layer norm behind a projection, and its
-gradient behind the data gradient that it reads.
+"""Fuse row reductions, such as a layer norm's, into the contraction that makes the rows.
 
-Where rows are few, k is cut to fill a device, and a launch adds the parts of each sum. A kernel
+Where rows are few, k is split to fill a device, and a launch adds the parts of each sum. A kernel
 that reduces rows reads each element in one thread, which can add its parts: both kernels become
 one, without a launch between them.
 """
@@ -12,7 +11,7 @@ from graphc.base.target import Target
 from graphc.ir import ROW_MAJOR, Graph, Value
 from graphc.ops.cost import node_flops
 from graphc.ops.fused import KernelNode
-from graphc.passes.fuse.columns import RUN, fuse_behind
+from graphc.passes.fuse.columns import RUN, fuse_after
 
 LEAST_BYTES = 256 * 2**10
 """Of a value whose sums are cut: those of fewer are shared by the threads of a block."""
@@ -25,23 +24,22 @@ MOST_COLUMNS = 4096
 
 
 def fuse_rows(graph: Graph, target: Target) -> Graph:
-    """`graph` whose kernels with small contractions reduce the rows that they make, where something
-    does that with them."""
+    """Fuse kernels that reduce a small contraction's rows into the contraction's kernel."""
     if not target.kind.reduces_products:
         return graph
     reason = "it adds the parts of what a contraction makes"
-    return fuse_behind(graph, "fuse_rows", _long, _rows, reason)
+    return fuse_after(graph, "fuse_rows", _long, _rows, reason)
 
 
 def _long(node: KernelNode) -> bool:
-    """Whether a kernel has a contraction whose sums are worth cutting."""
+    """Return whether a kernel has a contraction whose sums are worth splitting."""
     products = [n for n in node.body.nodes if n.op.contracts]
     worth = (node_flops(n) >= 2 * LEAST_SUMMED * n.output.type.size for n in products)
     return node.op.template == "contract" and any(worth)
 
 
 def _rows(node: KernelNode) -> list[Value]:
-    """The values whose rows the kernel reduces; none if it does something else."""
+    """Return the values whose rows the kernel reduces; none if it does anything else."""
     if node.op.template != "reduce":
         return []
     found = [n for n in node.body.nodes if n.op.reduced_axes is not None]
@@ -53,7 +51,7 @@ def _rows(node: KernelNode) -> list[Value]:
 
 
 def _runs(value: Value) -> bool:
-    """Whether a value is of float32, of such a size, and its rows are whole runs."""
+    """Return whether a value is float32, of such a size, with rows of whole runs."""
     kind = value.type
     few = LEAST_BYTES <= kind.nbytes <= MOST_BYTES
     whole = kind.rank > 1 and kind.shape[-1] * kind.numpy_dtype.itemsize % RUN == 0

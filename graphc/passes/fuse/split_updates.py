@@ -1,4 +1,4 @@
-"""Split updates: a launch of its own for each large parameter, where memory is short.
+"""Split the update of all parameters into a launch per large parameter, where memory is short.
 
 One launch that updates all parameters reads all gradients, which are held until the last of them is
 there. The parts of that kernel have index spaces of their own and share scalars alone: apart, each
@@ -21,7 +21,7 @@ so there are fewer than 256 of them, each with more to do than a launch costs.""
 
 
 def split_updates(graph: Graph) -> Graph:
-    """`graph` with the kernels that only make new state split into parts that share no array."""
+    """Split kernels that only make new state into parts that share no array."""
     read = {v for n in graph.nodes for v in n.inputs} | set(graph.outputs)
     unread = {value for _, value in graph.updates} - read
     names = KernelNames(graph)
@@ -49,7 +49,7 @@ def _split(node: KernelNode, names: KernelNames) -> list[KernelNode]:
 
 
 def _parts(node: KernelNode) -> list[tuple[set[Value], list[int]]]:
-    """Arrays, made or read, that belong together, and the places of the outputs made of them."""
+    """Return arrays that belong together, with the indices of the outputs made from them."""
     parts: list[tuple[set[Value], list[int]]] = []
     for place, output in enumerate(node.body.outputs):
         arrays, waiting = {output}, [output]
@@ -75,7 +75,7 @@ def _part(node: KernelNode, places: Sequence[int], names: KernelNames) -> Kernel
 
 
 def _body(node: KernelNode, places: Sequence[int]) -> Graph:
-    """What of the node's body leads to its outputs at `places`."""
+    """Return the part of the node's body that leads to its outputs at `places`."""
     outputs = tuple(node.body.outputs[p] for p in places)
     body = drop_dead(replace(node.body, outputs=outputs))
     read = {v for n in body.nodes for v in n.inputs} | set(outputs)

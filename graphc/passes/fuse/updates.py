@@ -1,4 +1,4 @@
-"""Fuse updates: the new values of all parameters, moments and counters in one launch.
+"""Fuse the updates of all parameters, moments and counters into one launch.
 
 Kernels whose results are nothing but new state become parts of one pointwise kernel, each over its
 own index space; before it another one makes the scalars that update rules derive from rates and
@@ -16,12 +16,11 @@ from graphc.ops.fused import KernelNode, kernels_in
 from graphc.passes.fuse.groups import as_one
 from graphc.passes.fuse.partition import Partition
 from graphc.passes.rewriting.naming import KernelNames
-from graphc.passes.rewriting.reasons import joined
+from graphc.passes.rewriting.reasons import record_join
 
 
 def fuse_updates(graph: Graph, target: Target) -> Graph:
-    """`graph` with the pointwise kernels that only make new state merged into one, and so those of
-    update rules that only make scalars."""
+    """Merge the pointwise kernels that only make new state into one; likewise those of scalars."""
     graph = _merged(graph, "scalars", [n for n in _pointwise(graph) if _makes_scalars(n)])
     read = {v for n in graph.nodes for v in n.inputs} | set(graph.outputs)
     unread = {value for _, value in graph.updates} - read
@@ -29,13 +28,14 @@ def fuse_updates(graph: Graph, target: Target) -> Graph:
 
 
 def _merged(graph: Graph, word: str, nodes: list[KernelNode]) -> Graph:
-    """`graph` with the first of `nodes` and all that can be merged with it as one node, which is
-    called by the rule and `word`: `adam_update`."""
+    """Merge the first of `nodes` with all others that fit, as `adam_update` for example."""
     partition = Partition(graph, name="fuse_updates")
     for node in nodes[1:]:
         if partition.can_merge(partition.of(nodes[0]), partition.of(node)):
             partition.merge(partition.of(nodes[0]), partition.of(node))
-            joined(node, "one launch makes all that is nothing but new state, or a rule's scalars")
+            record_join(
+                node, "one launch makes all that is nothing but new state, or a rule's scalars"
+            )
     group = [n for n in nodes if partition.of(n) == partition.of(nodes[0])]
     if len(group) < 2:
         return graph
@@ -55,7 +55,7 @@ def _makes_scalars(node: Node) -> bool:
 
 
 def _merge(group: list[KernelNode], name: str) -> KernelNode:
-    """One node for several fused nodes; scalars may be made from each other."""
+    """Return one node for several fused nodes; scalars may be made from each other."""
     merged = as_one(group, name)
     rule = next((n.where for n in group if n.where.of_update_rule), None)
     if rule is None:

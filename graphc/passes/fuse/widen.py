@@ -1,4 +1,4 @@
-"""Widen: f16 and bf16 are stored, f32 is computed in.
+"""Replace arithmetic on f16 and bf16 by arithmetic on f32 between conversions.
 
 Every op on floats of two bytes becomes the op on f32 between conversions: its operands widened,
 its results rounded once. So kernels know such floats in loads, stores and conversions alone, and a
@@ -32,7 +32,7 @@ layers of 1024 to 2048 features gain until 64 rows (2.3 times at 1 row), convolu
 
 
 def widen(graph: Graph, target: Target) -> Graph:
-    """`graph` with arithmetic on f32 in place of f16 and bf16."""
+    """Replace arithmetic on f16 and bf16 by arithmetic on f32 between conversions."""
     values = (*graph.inputs, *graph.state, *(v for n in graph.nodes for v in n.outputs))
     if not any(map(_narrow, values)):
         return graph
@@ -47,8 +47,10 @@ def _narrow(value: Value) -> bool:
 
 
 class _Widening:
-    """The nodes so far. `stored` says which floats of two bytes the conversions to f32 among them,
-    and views of those, are copies of."""
+    """Moves conversions of f16 and bf16 to f32 to their readers.
+
+    `stored` maps each conversion, and views of it, to the stored value.
+    """
 
     def __init__(self, graph: Graph, target: Target) -> None:
         self.target, self.names = target, names_of(graph)
@@ -57,7 +59,7 @@ class _Widening:
         self.stored: dict[Value, Value] = {}
 
     def add(self, node: Node) -> None:
-        """Append `node`, between conversions where it computes on floats of two bytes."""
+        """Append `node`, between conversions if it computes on f16 or bf16."""
         if node.op.takes_narrow or node.op.converts_reads or not node.op.widens:
             self._follow(node)
             self.nodes.append(node)
@@ -90,8 +92,7 @@ class _Widening:
                 self._emit(Cast(value.type.dtype), wide, value, node)
 
     def _multiplies_narrow(self, node: Node) -> bool:
-        """Whether a kernel of its own template reads what it multiplies as it lies: floats of one
-        dtype."""
+        """Return whether a kernel's own template multiplies floats of one dtype as stored."""
         factors = node.inputs[node.op.own_factors]
         if not self.target.kind.converts_on_reads:
             return False
@@ -100,7 +101,7 @@ class _Widening:
         return len(dtypes) == 1 and dtypes <= {*NARROW}
 
     def _multiplies_pairs(self, node: Node) -> bool:
-        """Whether a contraction's kernel adds products of bf16 in pairs, read as they lie."""
+        """Return whether a contraction's kernel adds products of bf16 in pairs, as stored."""
         target = self.target
         if not target.multiplies_pairs or not node.op.contracts:
             return False
@@ -112,7 +113,7 @@ class _Widening:
         return not in_lanes and has_kernels(node, target.lanes)
 
     def _read(self, value: Value, node: Node, registers: bool) -> Value:
-        """f32 in place of a float of two bytes that `node` reads."""
+        """Return the f32 value for an f16 or bf16 value that `node` reads."""
         if node.op.contracts and not registers:
             a, b = (replace(v.type, dtype="f32") for v in node.inputs)
             products = math.prod(node.op.iteration(a, b).extents)
@@ -120,7 +121,7 @@ class _Widening:
         return self._widened(value, node) if registers else self._copied(value, node)
 
     def _follow(self, node: Node) -> None:
-        """Remember conversions to f32, and follow views of them."""
+        """Record conversions to f32, and views of them."""
         if node.op in (Cast("f32"), Widen()) and _narrow(node.inputs[0]):
             self.stored[node.output] = node.inputs[0]
         elif node.op.moves and node.inputs[0] in self.stored:
@@ -130,11 +131,11 @@ class _Widening:
             self.stored[node.output] = self._emit(node.op, source, view, node)
 
     def _widened(self, value: Value, node: Node) -> Value:
-        """f32 that costs nothing where it is read."""
+        """Return f32 that is converted where it is read, at no cost."""
         return self._emit(Widen(), value, self._wide(value), node)
 
     def _copied(self, value: Value, node: Node) -> Value:
-        """f32 in memory. What views only turn or repeat is copied as it lies, before them."""
+        """Return f32 in memory, copied before views that only move or repeat it."""
         producer = self.producers.get(value)
         if producer is not None and producer.op.moves and producer.is_free:
             (source,) = producer.inputs

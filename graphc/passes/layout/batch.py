@@ -1,4 +1,4 @@
-"""Following the batch axis through a kernel's body."""
+"""Follow the batch axis through a kernel's body."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ MOVED = -2
 
 
 def carries_batch(body: Graph, on_batch: Mapping[Value, int]) -> dict[Value, int] | None:
-    """The body's values with the axis that is the kernel's batch axis, given the inputs that have
-    one; None if the body uses the batch in another way."""
+    """Return the body's values with the axis that is the batch, from those of its inputs.
+
+    It is None if the body uses the batch in another way.
+    """
     carried = dict(on_batch)
     moved: set[Value] = set()
     summed: set[Value] = set()
@@ -42,8 +44,10 @@ def carries_batch(body: Graph, on_batch: Mapping[Value, int]) -> dict[Value, int
 
 
 def _spans(node: Node, axis: int, summed: set[Value]) -> bool:
-    """Whether the node reads a sum over the batch that yet varies along `axis`: of two axes with
-    the batch's extent, the kernel can have only one in its lanes."""
+    """Return whether the node reads a sum over the batch that still varies along `axis`.
+
+    Of two axes of the batch's size, a kernel can have only one in its lanes.
+    """
     if axis < 0 or not node.op.pointwise:
         return False
     from_end = axis - node.output.type.rank
@@ -54,8 +58,10 @@ def _spans(node: Node, axis: int, summed: set[Value]) -> bool:
 def _rows_keep_the_batch(
     body: Graph, on_batch: Mapping[Value, int], carried: Mapping[Value, int]
 ) -> bool:
-    """Whether each reduction has the batch where the widest input has it, which is where the kernel
-    puts its lanes."""
+    """Return whether each reduction has the batch on the axis where its widest input has it.
+
+    The kernel puts its lanes there.
+    """
     widest = max(on_batch, key=lambda v: v.type.rank)
     from_end = on_batch[widest] - widest.type.rank
     reduced = [n.inputs[0] for n in body.nodes if n.op.reduced_axes is not None]
@@ -63,8 +69,10 @@ def _rows_keep_the_batch(
 
 
 def _follow(node: Node, carried: Mapping[Value, int], moved: set[Value]) -> int | None:
-    """The batch axis of the outputs, MOVED, or SUMMED; None if unclear, or if the op's kernels have
-    no lanes of their own choice."""
+    """Return the batch axis of the outputs, MOVED, or SUMMED.
+
+    It is None if it is unclear, or if the op's kernels cannot choose their lanes.
+    """
     op = node.op
     if op.contracts and op.lane_axes is None:
         return _follow_contraction(node, carried, moved)
@@ -84,8 +92,11 @@ def _follow(node: Node, carried: Mapping[Value, int], moved: set[Value]) -> int 
 
 
 def _follow_contraction(node: Node, carried: Mapping[Value, int], moved: set[Value]) -> int | None:
-    """Lanes lie along the first axis of the first operand, which the second has not; or along what
-    is summed, the first of both."""
+    """Return the batch axis of a contraction's output.
+
+    Lanes are along the first axis of the first operand, which the second lacks, or along the summed
+    axis that is the first of both.
+    """
     a, b = node.inputs
     ((of_a, of_b),) = node.op.axis_map(a.type, b.type)
     if b not in carried and b not in moved:

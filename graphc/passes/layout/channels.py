@@ -1,4 +1,4 @@
-"""Channel lanes: on the CPU, where a batch is too small to fill the lanes, channels lie there.
+"""Put channels into the lanes, on the CPU where a batch is too small to fill them.
 
 With `[n][c / W][h][w][W]` a register holds neighbouring channels of one pixel, so that images of
 any size fill the vectors, and what is done channel by channel (batch norm, pooling, activations) is
@@ -39,7 +39,7 @@ ROW_SHARE = 0.55
 
 
 def channel_lanes(graph: Graph, target: Target) -> Graph:
-    """`graph` with channels in the lanes where that is estimated to pay."""
+    """Give values layouts with channels in the lanes where that is estimated to pay."""
     if not target.has_lanes:
         return graph
     kernels = {id(n): k for n in graph.nodes if (k := _kernel(n, target.lanes)) is not None}
@@ -51,8 +51,11 @@ def channel_lanes(graph: Graph, target: Target) -> Graph:
 
 @dataclass(frozen=True)
 class _Kernel:
-    """A kernel that can have channels in the lanes: those of its inputs and outputs that would, and
-    what it would save, as a share of its time at the multiply-add peak."""
+    """A kernel that can have channels in the lanes.
+
+    It has the inputs and outputs that would, and the share of its time at the multiply-add peak
+    that it would save.
+    """
 
     node: KernelNode
     laned: frozenset[Value]
@@ -62,8 +65,7 @@ class _Kernel:
 
 
 def _kernel(node: Node, width: int) -> _Kernel | None:
-    """`node` as it would be with channels in the lanes; None if it cannot, or if anything that it
-    reads or makes has lanes already."""
+    """Return a node with channels in the lanes; None if it cannot or has lanes already."""
     if not isinstance(node, KernelNode):
         return None
     body = node.body
@@ -91,14 +93,14 @@ def _kernel(node: Node, width: int) -> _Kernel | None:
 
 
 def _is_image(type: Type, width: int) -> bool:
-    """Whether a value of several pixels has channels that are whole registers."""
+    """Return whether a value of several pixels has channels that fill whole registers."""
     if type.rank != 4 or not type.size:
         return False
     return type.shape[1] % width == 0 and type.shape[2] * type.shape[3] > 1
 
 
 def _can_be_laned(body: Graph, product: Node, width: int) -> bool:
-    """Whether there are kernels for the contraction with channels in the lanes."""
+    """Return whether the contraction has kernels with channels in the lanes."""
     if product.output.type.dtype != "f32" or not has_kernels(product, width):
         return False
     if sections_of_sums(body) is not None:
@@ -115,13 +117,13 @@ def _can_be_laned(body: Graph, product: Node, width: int) -> bool:
 
 
 def _stored(body: Graph, value: Value) -> Value:
-    """What lies in memory of a value that is converted where it is read."""
+    """Return the stored value of one that is converted where it is read."""
     node = body.producers.get(value)
     return node.inputs[0] if node is not None and node.op.converts_reads else value
 
 
 def _source(body: Graph, weight: Value) -> Value | None:
-    """The input of which `weight` is some taps, and that nothing else reads; None if it is not."""
+    """Return the input that `weight` is some taps of, if nothing else reads it; else None."""
     while weight not in body.inputs:
         node = body.producers[weight]
         if not isinstance(node.op, Slice | Widen) or len(body.consumers.get(weight, [])) != 1:
@@ -136,7 +138,7 @@ def _source(body: Graph, weight: Value) -> Value | None:
 def _followed(
     body: Graph, images: set[Value], product: Node | None, width: int
 ) -> frozenset[Value] | None:
-    """The inputs and outputs of `body` that have lanes if `images` have; None if it cannot be."""
+    """Return which inputs and outputs of `body` have lanes if `images` have; None if impossible."""
     if product is not None and product.op.called != "wgrad":
         images = images | {product.output}
     axes = dict.fromkeys(images, 1)
@@ -160,8 +162,10 @@ def _followed(
 
 
 def _axis(node: Node, axes: dict[Value, int]) -> int | None:
-    """The axis of the outputs that is that of the channels; None if there is none, or if the op's
-    kernels have no lanes of their own choice."""
+    """Return the axis of the outputs that is the channels'.
+
+    It is None if there is none, or if the op's kernels cannot choose their lanes.
+    """
     op = node.op
     if op.own_template or op.contracts or isinstance(op, Index):
         return None
@@ -187,7 +191,7 @@ class _Regions:
                 self.parents[self._region(value)] = self._region(first)
 
     def paying(self) -> dict[int, _Kernel]:
-        """The kernels of the regions that gain more than they cost, in microseconds."""
+        """Return the kernels of regions that gain more microseconds than they cost."""
         sums: dict[Value, float] = {}
         forms: set[tuple[Value, str]] = set()
         for kernel in self.kernels.values():
@@ -208,7 +212,7 @@ class _Regions:
         }
 
     def _converted(self) -> Iterator[Value]:
-        """The values that some kernels would read with lanes and others without."""
+        """Return the values that some kernels would read with lanes and others without."""
         with_lanes = {v for k in self.kernels.values() for v in k.laned}
         without = set(self.graph.results)
         made = {*self.graph.inputs, *self.graph.state}
@@ -229,7 +233,7 @@ class _Regions:
 
 
 class _Rewriting:
-    """Gives the chosen kernels their lanes, and converts at the borders."""
+    """Gives the chosen kernels their lanes, with conversions at the borders."""
 
     def __init__(self, graph: Graph, chosen: dict[int, _Kernel], width: int) -> None:
         self.graph, self.chosen = graph, chosen
@@ -263,7 +267,7 @@ class _Rewriting:
     def _kernel(self, kernel: _Kernel) -> None:
         node = kernel.node
         if kernel.weight is not None and _product(node).op.called == "dgrad":
-            node = self._with_turned(node, kernel.weight)
+            node = self._with_transposed(node, kernel.weight)
         inputs, outputs = [], []
         for value in node.inputs:
             if value in kernel.laned:
@@ -283,10 +287,10 @@ class _Rewriting:
         op = replace(node.op, body=body)
         self.nodes.append(replace(node, op=op, inputs=tuple(inputs), outputs=tuple(outputs)))
 
-    def _with_turned(self, node: KernelNode, weight: Value) -> KernelNode:
-        """A data gradient that reads `weight` with its first two axes exchanged."""
+    def _with_transposed(self, node: KernelNode, weight: Value) -> KernelNode:
+        """Return a data gradient that reads `weight` with its first two axes exchanged."""
         if weight not in self.turned:
-            self.turned[weight] = self._turned(self._as_row(weight, node.where), node.where)
+            self.turned[weight] = self._transposed(self._as_row(weight, node.where), node.where)
         turned, body = self.turned[weight], node.body
         old = body.inputs[node.inputs.index(weight)]
         back = Node(PermuteDims((1, 0, 2, 3)), (turned,), (old,), node.where)
@@ -298,8 +302,8 @@ class _Rewriting:
         inputs = tuple(turned if v == weight else v for v in node.inputs)
         return replace(node, op=replace(node.op, body=body), inputs=inputs)
 
-    def _turned(self, weight: Value, where: Where) -> Value:
-        """[k, c, r, s] as [c, k, r, s] with lanes of c, by a kernel of its own."""
+    def _transposed(self, weight: Value, where: Where) -> Value:
+        """Return [k, c, r, s] as [c, k, r, s] with lanes of c, from a kernel of its own."""
         op = PermuteDims((1, 0, 2, 3))
         (type,) = op.infer(weight.type)
         name = self.names.fresh(f"{weight.name}.turned")
@@ -311,7 +315,7 @@ class _Rewriting:
         return output
 
     def _with_lanes(self, weight: Value, where: Where) -> Value:
-        """[k, c, r, s] with lanes of k."""
+        """Return [k, c, r, s] with lanes of k."""
         if weight not in self.weights:
             row = self._as_row(weight, where)
             self.weights[weight] = self._convert(row, self.first, f"{weight.name}.lanes", where)
@@ -340,5 +344,5 @@ def _product(node: KernelNode) -> Node:
 
 
 def _is_walked(op: Op) -> bool:
-    """Whether a value of the op is computed where it is read."""
+    """Return whether a value of the op is computed where it is read."""
     return op.pointwise or op.moves or op.is_source

@@ -1,4 +1,4 @@
-"""Channels last: where kernels copy 16 bytes at once, the channels of images run fastest.
+"""Give images channels-last layouts, for kernels that copy 16 bytes at once.
 
 As `[n][h][w][c]` an image's channels lie side by side at every pixel, so that convolutions copy
 whole runs of them, whatever the padding and the filter; row-major, what neighbours in a row hold
@@ -37,7 +37,7 @@ LEAST_CHANNELS = 3
 
 
 def channels_last(graph: Graph, target: Target) -> Graph:
-    """`graph` with channels last on images where kernels copy several elements at once."""
+    """Give images channels-last layouts where kernels copy several elements at once."""
     if target.kind.copied_bytes == 1:
         return graph
     convolutions = [c for n in kernels_in(graph) if (c := _convolution(n)) is not None]
@@ -48,26 +48,25 @@ def channels_last(graph: Graph, target: Target) -> Graph:
     for convolution in convolutions:
         converted.count(convolution)
     filters = [c.weight for c in convolutions if c.weight is not None]
-    kept = lasting(graph, filters, _possible, _is_whole)
+    kept = lasting(graph, filters, _possible, _has_whole_copies)
     return _Rewriting(graph, images | kept, converted).run()
 
 
 def _possible(node: KernelNode) -> set[Value]:
-    """What a kernel reads and makes, of any layout."""
+    """Return the values of a kernel that may have any layout."""
     if node.op.template not in TEMPLATES:
         return set()
-    return {*node.inputs, *node.outputs}.difference(_as_it_lies(node))
+    return {*node.inputs, *node.outputs}.difference(_row_major(node))
 
 
-def _is_whole(type: Type) -> bool:
-    """Whether it has channels, which are whole copies."""
+def _has_whole_copies(type: Type) -> bool:
+    """Return whether a value has channels that are whole copies."""
     return _is_image(type) and last(type).layout.width == type.shape[1]
 
 
 @dataclass(frozen=True)
 class _Convolution:
-    """A kernel with an ungrouped convolution: the values that it reads as images or makes, and the
-    weight, if that is an operand."""
+    """A kernel with an ungrouped convolution, the images that it reads or makes, and its weight."""
 
     node: KernelNode
     images: tuple[Value, ...]
@@ -76,7 +75,7 @@ class _Convolution:
 
 
 def _convolution(node: KernelNode) -> _Convolution | None:
-    """`node` as a convolution; None if it is none that gains by its channels."""
+    """Return `node` as a convolution; None if it would not gain from channels-last."""
     body = node.body
     product = next((n for n in body.nodes if n.op.contracts), None)
     if product is None or sections_of_sums(body) is not None:
@@ -92,7 +91,7 @@ def _convolution(node: KernelNode) -> _Convolution | None:
 
 
 def _source(body: Graph, value: Value) -> Value:
-    """The input of the body that `value` is a view of, or converts."""
+    """Return the input of the body that `value` is a view or conversion of."""
     while value not in body.inputs:
         (value,) = body.producers[value].inputs
     return value
@@ -104,8 +103,7 @@ def _like(inner: Sequence[Value], outer: Sequence[Value], type: Type) -> tuple[V
 
 
 def _grown(graph: Graph, seeds: set[Value]) -> frozenset[Value]:
-    """The images of `seeds` that may have their channels last, and those that share kernels with
-    them."""
+    """Return images that may be channels-last: of `seeds`, and those that share their kernels."""
     kernels = [n for n in kernels_in(graph) if n.op.template in TEMPLATES]
     possible = {v for n in kernels for v in n.outputs if _is_image(v.type)} - set(graph.results)
     known = set(map(id, kernels))
@@ -115,15 +113,14 @@ def _grown(graph: Graph, seeds: set[Value]) -> frozenset[Value]:
 
 
 def _is_image(type: Type) -> bool:
-    """Whether it has channels, and pixels behind them."""
+    """Return whether a value has channels and pixels."""
     if type.rank != 4 or type.layout != ROW_MAJOR or not type.size:
         return False
     return type.shape[1] > 1 and type.shape[2] * type.shape[3] > 1
 
 
 def _never(node: KernelNode) -> Iterator[Value]:
-    """What is no image: the weights of a contraction and their gradients, and what is read as it
-    lies."""
+    """Return values that are no images, such as weights and their gradients."""
     body = node.body
     outer = dict(zip(body.inputs, node.inputs, strict=True))
     for inner in body.nodes:
@@ -131,11 +128,11 @@ def _never(node: KernelNode) -> Iterator[Value]:
             yield outer[_source(body, inner.inputs[1])]
         elif inner.op.contracts:
             yield from node.outputs
-    yield from _as_it_lies(node)
+    yield from _row_major(node)
 
 
-def _as_it_lies(node: KernelNode) -> Iterator[Value]:
-    """What must be row-major: what sections cut, and what is read as if it had another shape."""
+def _row_major(node: KernelNode) -> Iterator[Value]:
+    """Return values that must be row-major: those cut into sections or read in another shape."""
     body = node.body
     outer = dict(zip(body.inputs, node.inputs, strict=True))
     for inner in body.nodes:
@@ -146,7 +143,7 @@ def _as_it_lies(node: KernelNode) -> Iterator[Value]:
 
 
 def _moved(body: Graph, value: Value) -> list[Value]:
-    """The input of the body that `value` is, moved, if it is one."""
+    """Return the input of the body that `value` is a moved copy of, if any."""
     while value not in body.inputs:
         node = body.producers[value]
         if not node.op.moves:
@@ -157,8 +154,7 @@ def _moved(body: Graph, value: Value) -> list[Value]:
 
 @dataclass
 class _Converted:
-    """Operands that are converted: those that are row-major, if the convolutions that read them
-    take longer than that."""
+    """Row-major operands to convert, where their convolutions take longer than that."""
 
     graph: Graph
     images: frozenset[Value]
@@ -167,7 +163,7 @@ class _Converted:
     """Microseconds of the convolutions that read an operand."""
 
     def count(self, convolution: _Convolution) -> None:
-        """Add a convolution to what its operands are read by."""
+        """Count a convolution as a reader of its operands."""
         time = node_flops(convolution.node) / self.target.kind.rates.flops
         weight = convolution.weight
         few = any(v.type.shape[1] < LEAST_CHANNELS for v in convolution.operands)
@@ -178,12 +174,15 @@ class _Converted:
             self.time[weight] = self.time.get(weight, 0.0) + time
 
     def pays(self, value: Value) -> bool:
-        """Whether a kernel's input is converted for it. State that the program leaves alone is
-        so before its calls, by whole copies so that programs that change it share one with it."""
+        """Return whether converting a kernel's input pays.
+
+        State that the program does not change is converted once, before its calls; the whole copy
+        is shared with programs that do change it.
+        """
         if value not in self.time or not _is_image(value.type):
             return False
         updated = (old for old, _ in self.graph.updates)
-        if _is_whole(value.type) and value in self.graph.state and value not in updated:
+        if _has_whole_copies(value.type) and value in self.graph.state and value not in updated:
             return True
         rates = self.target.kind.rates
         return self.time[value] > 2 * value.type.nbytes / rates.bytes
@@ -202,7 +201,7 @@ class _Rewriting:
         nodes: list[Node] = []
         for value in self.images:
             self.new[value] = replace(value, type=last(value.type))
-        wanted = self._wanted()
+        wanted = self._to_convert()
         updated = {old for old, _ in self.graph.updates}
         given = [v for v in wanted if v in self.graph.state or v in self.graph.inputs]
         packed = [v for v in given if v in self.graph.state and v not in updated]
@@ -214,16 +213,16 @@ class _Rewriting:
             nodes.append(node if kernel is None else self._kernel(kernel))
             made = [v for v in node.outputs if v in wanted]
             nodes += self._joined([(v, wanted[v]) for v in made])
-        state = tuple(map(self._lying, self.graph.state))
-        updates = tuple((self._lying(a), self._lying(b)) for a, b in self.graph.updates)
+        state = tuple(map(self._with_layout, self.graph.state))
+        updates = tuple((self._with_layout(a), self._with_layout(b)) for a, b in self.graph.updates)
         return drop_dead(replace(self.graph, nodes=tuple(nodes), state=state, updates=updates))
 
-    def _lying(self, value: Value) -> Value:
-        """The value under the layout that all kernels know it with."""
+    def _with_layout(self, value: Value) -> Value:
+        """Return the value under the layout that all kernels use."""
         return self.new[value] if value in self.images else value
 
-    def _wanted(self) -> dict[Value, Node]:
-        """The operands that are converted, with the first kernel that reads them so."""
+    def _to_convert(self) -> dict[Value, Node]:
+        """Return the operands to convert, with the first kernel that reads each."""
         found: dict[Value, Node] = {}
         for node in kernels_in(self.graph):
             if (convolution := _convolution(node)) is not None:
@@ -238,7 +237,7 @@ class _Rewriting:
         return (*convolution.operands, *(() if weight is None else (weight,)))
 
     def _joined(self, wanted: Sequence[tuple[Value, Node]]) -> list[Node]:
-        """One kernel that converts all of them."""
+        """Return one kernel that converts all of them."""
         if not wanted:
             return []
         parts = tuple(self._conversion(value, reader) for value, reader in wanted)
@@ -267,6 +266,6 @@ class _Rewriting:
 
 
 def last(type: Type) -> Type:
-    """An image or a weight as it lies with its channels last, in whole copies."""
+    """Return an image or a weight under a channels-last layout of whole copies."""
     whole = 8 if type.numpy_dtype.itemsize <= 2 else 4
     return type.with_layout(Layout(1, -(-type.shape[1] // whole) * whole))

@@ -1,4 +1,4 @@
-"""Filters that lie with their channels last in the state itself, so that no launch converts them.
+"""Store filters channels-last in the state itself, so that no launch converts them.
 
 A convolution reads its filters [k, c, r, s] with the channels last, as it does images. Those that
 the program changes would be converted in each call; so they stay as they are read, between calls
@@ -20,9 +20,11 @@ def lasting(
     possible: Callable[[KernelNode], Iterable[Value]],
     whole: Callable[[Type], bool],
 ) -> frozenset[Value]:
-    """The values that have their channels last besides images: `filters` that are state or made
-    by kernels, and what kernels read and make of their shapes, as far as types are `whole`, every
-    kernel has the value among its `possible` ones, and state and its new contents lie alike."""
+    """Return the filters, and other values of their shapes, that are channels-last.
+
+    `filters` are state or made by kernels. Types must be `whole`, every kernel must have the value
+    among its `possible` ones, and state and its new contents must have the same layout.
+    """
     updates = dict(graph.updates)
     nodes = kernels_in(graph)
     known = set(map(id, nodes))
@@ -32,7 +34,7 @@ def lasting(
         allowed -= {*node.inputs, *node.outputs}.difference(possible(node))
     allowed = {v for v in allowed if whole(v.type)}
     chosen = grown(allowed.intersection(filters), allowed, nodes, lambda a, b: a.shape == b.shape)
-    while apart := set(_apart(updates.items(), chosen)):
+    while apart := set(_inconsistent_updates(updates.items(), chosen)):
         chosen -= apart
     return frozenset(chosen)
 
@@ -43,8 +45,10 @@ def grown(
     nodes: Iterable[KernelNode],
     alike: Callable[[Type, Type], bool] = lambda a, b: True,
 ) -> set[Value]:
-    """`seeds`, those of the `allowed` values that kernels read or make beside one of them, if their
-    types are `alike`, those beside these, and so on."""
+    """Add to `seeds` the `allowed` values that kernels read or make beside them, transitively.
+
+    Their types must be `alike`.
+    """
     touching: dict[Value, list[KernelNode]] = {}
     for node in nodes:
         for value in dict.fromkeys((*node.inputs, *node.outputs)):
@@ -59,7 +63,9 @@ def grown(
     return chosen
 
 
-def _apart(updates: Iterable[tuple[Value, Value]], chosen: Collection[Value]) -> Iterator[Value]:
+def _inconsistent_updates(
+    updates: Iterable[tuple[Value, Value]], chosen: Collection[Value]
+) -> Iterator[Value]:
     """Of state and its new contents that one is chosen of, that one."""
     for old, new in updates:
         if (old in chosen) != (new in chosen):

@@ -1,4 +1,4 @@
-"""Lane weights: large weights lie so that kernels read whole cache lines of them.
+"""Convert large weights to layouts of which kernels read whole cache lines.
 
 The gradient of a product with the batch in the lanes reads its weight f32[k,n] along k, for a few
 columns at a time: of each line that arrives, a tile uses some columns and drops the others. With k
@@ -27,7 +27,7 @@ LEAST_BATCH = 256
 
 
 def lane_weights(graph: Graph, target: Target) -> Graph:
-    """`graph` with such weights converted before they are read."""
+    """Convert large weights before they are read, to layouts with whole cache lines."""
     if not target.has_lanes:
         return graph
     conversion = _Conversion(graph, target)
@@ -90,8 +90,7 @@ class _Conversion:
 
 
 def _reads_along_rows(node: KernelNode, weight: Value) -> bool:
-    """Whether the node is a product of a batch in the lanes and `weight`, summed over the rows of
-    the weight."""
+    """Return whether the node multiplies a batch in the lanes by `weight`, summed over its rows."""
     product = _product(node)
     if product is None or node.inputs.count(weight) != 1:
         return False

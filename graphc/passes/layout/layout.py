@@ -1,4 +1,4 @@
-"""Layout: on the CPU, let the batch of convolutional and recurrent networks lie in the lanes.
+"""Put the batch of convolutional and recurrent networks into the lanes, on the CPU.
 
 With `[n / W][c][h][w][W]` every kernel's vectors are full whatever the number of channels, weights
 stay in the user's layout, and pooling, softmax and normalisation work lane by lane. The price is
@@ -35,7 +35,7 @@ WIDE_WEIGHT = 64
 
 
 def layout(graph: Graph, target: Target) -> Graph:
-    """`graph` with layouts on its values and the conversions that they need."""
+    """Give values layouts, and insert the conversions between them."""
     if not target.has_lanes:
         return graph
     batch, times = _batch_of_convolutions(graph), frozenset[int]()
@@ -57,8 +57,11 @@ def _batch_of_convolutions(graph: Graph) -> int:
 
 
 def _batch_of_scans(graph: Graph, width: int) -> tuple[int, frozenset[int]]:
-    """The first extent of the carries of all scans, if it is one that fills registers of `width`
-    lanes, and the lengths of the scans; 0 if there is none."""
+    """Return the batch of all scans and their lengths; 0 if there is none.
+
+    It is the first size of the carries, if it is the same everywhere and fills registers of `width`
+    lanes.
+    """
     scans = [n.op for n in graph.nodes if isinstance(n.op, Scan)]
     if not any(_may_have_lanes(op) for op in scans):
         return 0, frozenset()
@@ -70,8 +73,10 @@ def _batch_of_scans(graph: Graph, width: int) -> tuple[int, frozenset[int]]:
 
 
 def _may_have_lanes(op: Scan) -> bool:
-    """Whether the first axis of carries may be that of lanes in some contraction of the body: not
-    one that numbers the matrices of both operands, as with models trained side by side."""
+    """Return whether the first axis of carries may be the lanes in a contraction of the body.
+
+    It may not if it numbers the matrices of both operands, as for models that train side by side.
+    """
     nodes = [n for k in op.body.nodes if isinstance(k, KernelNode) for n in k.body.nodes]
     products = [n for n in nodes if n.op.contracts]
     maps = [n.op.axis_map(*(v.type for v in n.inputs))[0] for n in products]
@@ -230,8 +235,7 @@ class _Assignment:
         )
 
     def _made(self, body: Graph) -> dict[Value, int] | None:
-        """The batch axes of what a kernel makes from nothing, such as the zeros that carries begin
-        with."""
+        """Return the batch axes of values from nothing, such as zeros for first carries."""
         if not self.times or any(v.type.rank for v in body.inputs):
             return None
         axes = {v: _batch_axis(v.type, self.batch, self.times) for v in body.outputs}

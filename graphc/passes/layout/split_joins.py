@@ -1,4 +1,4 @@
-"""Split joins: a concat of very many values as concats of concats.
+"""Split a concat of very many values into concats of concats.
 
 A kernel names each value that it joins, so that one of 200 takes a compiler seconds. Groups of a
 few are kernels of one text, built once. What is joined is copied once more for each level of

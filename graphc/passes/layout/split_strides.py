@@ -1,4 +1,4 @@
-"""Split strides: the gradient of a strided convolution as dense ones, for row-major images.
+"""Split the gradient of a strided convolution into dense ones, for row-major images.
 
 With stride a, row h of dx meets the taps r that leave h + padding - r divisible by a: for rows
 h = a * u + i the taps r0, r0 + a, ... with r0 = (i + padding) mod a, and then the row
@@ -34,8 +34,11 @@ Emit = Callable[..., Value]
 
 @dataclass(frozen=True)
 class _Phase:
-    """Along one axis: dense result `skip` to `skip + count` is every `stride`-th place of dx from
-    `first` on; the taps are every `stride`-th from `tap` on."""
+    """One residue class along an axis of a strided gradient.
+
+    Elements `skip` to `skip + count` of the dense result are every `stride`-th element of dx from
+    `first` on; the taps are every `stride`-th from `tap` on.
+    """
 
     first: int
     tap: int

@@ -1,1 +1,1 @@
-"""Work taken out of loops, and what loops store."""
+"""Passes that move work out of loops and choose what loops store."""

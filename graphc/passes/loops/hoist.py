@@ -1,4 +1,4 @@
-"""Hoist: out of scans what does not depend on their carries.
+"""Move out of scans what does not depend on their carries.
 
 Before the loop: contractions and reductions of constants and elements alone, for all iterations at
 once (x W of a recurrent layer), with the pointwise ops behind them; what depends on constants alone
@@ -35,7 +35,7 @@ from graphc.trace import Builder, Tensor
 
 
 def hoist(graph: Graph, target: Target) -> Graph:
-    """`graph` with less work in its scans; nested ones give to the bodies around them first."""
+    """Move work out of scans, nested ones first."""
     if next(bodies(graph), None) is None:
         return graph
     names = Names(v.name for g in (graph, *bodies(graph)) for v in values_of(g))
@@ -63,8 +63,7 @@ def _hoist(graph: Graph, names: Names) -> Graph:
 
 
 def _with_views(node: Node, origin: dict[Value, Node], builder: Builder) -> Node:
-    """The scan with the views and small constants that it reads as constants inside its body, where
-    reading them costs nothing."""
+    """Move views and small constants inside the scan's body, where they cost nothing."""
     loop = Scan.bind(node)
     waiting, constants, inside = list(loop.constants), [], list[Node]()
     while waiting:
@@ -133,8 +132,10 @@ class _Loop:
         return moved
 
     def _move(self, node: Node, moved: set[int]) -> None:
-        """Add the node and all that it is made of to `moved`, which already holds what those that
-        it holds are made of."""
+        """Add a node and all that it is computed from to `moved`.
+
+        `moved` already holds the operands of its nodes.
+        """
         waiting = [node]
         while waiting:
             node = waiting.pop()
@@ -173,9 +174,11 @@ class _Loop:
         return found
 
     def adds_up_outside(self, term: Value) -> bool:
-        """Whether the sum over time of `term` needs no stack of its own, as large as all terms: it
-        is a product or a sum over more than time, or something else reads the terms too; or it is
-        made of such terms."""
+        """Return whether summing `term` over time outside of the loop needs no stack of its own.
+
+        It needs none if the term is a product or a sum over more than time, if something else reads
+        the terms too, or if it is made of such terms.
+        """
         waiting, seen = [term], {term}
         while waiting:
             value = waiting.pop()

@@ -1,4 +1,4 @@
-"""Vectorise a node of a scan's body over all iterations.
+"""Vectorize a node of a scan's body over all iterations.
 
 A value of the body is known outside as the same in every iteration, or as a stack with a first axis
 for time: what its op becomes with one axis more, `Op.batched` says. `Totals` has the sum of a value
@@ -20,14 +20,18 @@ from graphc.trace import Tensor, emit
 
 
 def can_stack(node: Node) -> bool:
-    """Whether a node computes something and may do so for all iterations at once: not what draws
-    random numbers by the iteration's counter, nor a loop within."""
+    """Return whether a node may be computed for all iterations at once.
+
+    It may not if it draws random numbers by the iteration's counter, or is a loop.
+    """
     return bool(node.inputs) and not node.op.draws and not node.op.is_loop
 
 
 def summed_axes(node: Node) -> tuple[int, int] | None:
-    """The axis of each operand that a contraction sums over, where both have one and share no
-    other; None for any other node."""
+    """Return the axis of each operand that a contraction sums over, or None.
+
+    Both operands have exactly one, and share no other axis.
+    """
     if not node.op.contracts:
         return None
     ((a, b),) = node.op.axis_map(*(v.type for v in node.inputs))
@@ -71,7 +75,7 @@ class Totals:
                 return emit(Sum((0, *axes)), x)
             if op.moves_sums:
                 return emit(op, *map(self.total, node.inputs))
-            if op.adds and _alike(node):
+            if op.adds and _has_no_broadcast(node):
                 a, b = node.inputs
                 return functions.add(self.total(a), self.total(b))
         known = self.known[value]
@@ -87,6 +91,6 @@ class Totals:
         return cast(Tensor, folded(self.f, self.known[value].tensor, axis))
 
 
-def _alike(node: Node) -> bool:
+def _has_no_broadcast(node: Node) -> bool:
     """Whether nothing is broadcast."""
     return all(v.type.shape == node.output.type.shape for v in node.inputs)

@@ -1,4 +1,4 @@
-"""Products of concats in scans, of which what does not depend on carries is a product of its own.
+"""Split products of concats in scans, so that the part without carries can be hoisted.
 
 The product of a concat is the sum of those of its parts: one of what depends on carries stays in
 the loop, and `hoist` moves that of the rest before it. So `concat([x, h]) @ w` of a recurrent cell
@@ -37,14 +37,13 @@ def split_concats(node: Node, builder: Builder) -> Node:
     nodes: list[Node] = []
     for inner in body.nodes:
         found = _split(inner, body.producers, known)
-        nodes += _Apart(found, builder).nodes() if found else [inner]
+        nodes += _SplitProduct(found, builder).nodes() if found else [inner]
     return loop.rebuilt(nodes) if len(nodes) > len(body.nodes) else node
 
 
 @dataclass(frozen=True)
 class _Split:
-    """A product that sums over the axes `summed`, one of each operand, of which that of this number
-    is a concat of `parts`."""
+    """A product whose operand of this number is a concat of `parts` along the summed axis."""
 
     product: Node
     summed: tuple[int, int]
@@ -76,7 +75,7 @@ def _split(node: Node, producers: dict[Value, Node], known: set[Value]) -> _Spli
     return None
 
 
-class _Apart:
+class _SplitProduct:
     """The nodes that a product becomes."""
 
     def __init__(self, split: _Split, builder: Builder) -> None:

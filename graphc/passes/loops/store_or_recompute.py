@@ -1,4 +1,4 @@
-"""Store or recompute: what a forward scan keeps for its gradient.
+"""Choose which values a forward scan stores for its gradient, and which are recomputed.
 
 The gradient of a scan computes every forward value again (see scan_gradient.py). Here each such
 value is matched with the one in the forward scan that it repeats, and a minimum cut decides which
@@ -28,8 +28,10 @@ from graphc.passes.simplify.prune_scans import prune_scans
 
 
 def store_or_recompute(graph: Graph, target: Target) -> Graph:
-    """`graph` whose forward scans stack what their gradients would else compute again at more
-    cost. What was decided is told to `messages.decide`."""
+    """Stack values in forward scans that their gradients would else recompute at more cost.
+
+    `messages.decide` gets the decisions.
+    """
     graph = prune_scans(graph)
     pairs = _pairs(graph)
     names = Names(v.name for g in (graph, *bodies(graph)) for v in values_of(g))
@@ -118,9 +120,11 @@ class _Pair:
         return [v for v in dict.fromkeys((*read, *self.behind.body.outputs)) if v in made]
 
     def _cut(self, needed: Sequence[Value]) -> list[Value]:
-        """The values to store, in the order of the backward body. A value is stored if its entry
-        lies on the side of the source and its exit on that of the sink, repeated if both lie on the
-        side of the sink."""
+        """Return the values to store, in the order of the backward body, by a minimum cut.
+
+        A value is stored if its entry is on the side of the source and its exit on that of the
+        sink, and recomputed if both are on the side of the sink.
+        """
         import networkx as nx
 
         cut = nx.DiGraph()
@@ -137,8 +141,7 @@ class _Pair:
         return [v for v in values if (v, "in") in ahead and (v, "out") not in ahead]
 
     def _repeating(self, node: Node) -> dict[str, float]:
-        """The microseconds of computing a node again; no capacity, which is infinite, if that
-        may not be."""
+        """Return the microseconds to recompute a node; no capacity if it is not allowed."""
         if node.op.operations is None:
             return {}
         return {"capacity": node.op.operations * node.output.type.size / self.rates.flops}
@@ -210,8 +213,7 @@ class _Pair:
         return nodes
 
     def _groups(self, chosen: Sequence[Value]) -> list[tuple[tuple[Value, ...], int]]:
-        """The chosen values, those that fill the sections of one sliced value together, with the
-        axis along which that was sliced."""
+        """Return the chosen values in groups that fill the sections of one value, and its axis."""
         options = {v: self._sections_of(self.twin[v]) for v in chosen}
         sources = dict.fromkeys(s[:3] for found in options.values() for s in found)
         left = list(chosen)
@@ -231,8 +233,7 @@ class _Pair:
         return groups + [((v,), 0) for v in left]
 
     def _sections_of(self, value: Value) -> list[tuple[Value, int, int, int]]:
-        """(sliced value, axis, number of sections, section) of the slices that `value` is made
-        of, element by element."""
+        """Return (sliced value, axis, number of sections, section) of each slice in `value`."""
         producers = self.ahead.body.producers
         found: dict[tuple[Value, int, int, int], None] = {}
         seen, todo = {value}, [value]

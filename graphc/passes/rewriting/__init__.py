@@ -1,1 +1,1 @@
-"""Tools for passes: names, measures that fall, reasons, the runner."""
+"""Tools for passes: termination measures, names, reasons, the runner."""

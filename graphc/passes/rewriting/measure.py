@@ -1,4 +1,4 @@
-"""Why clean comes to an end: each rewrite replaces a value by an equal one that weighs less.
+"""Why `clean` terminates: each rewrite replaces a value by an equal one of less weight.
 
 A value's weight is that of its expression, written out as a tree: its op's own weight and a
 function of its operands' weights that grows with each of them. So what a rewrite takes from a value
@@ -97,8 +97,10 @@ def measure(graph: Graph) -> tuple[int, int, int]:
 
 
 def must_fall(name: str, rule: str, before: object, after: object, node: Node) -> None:
-    """PlanError unless `after` is less than `before`: what `rule` of the pass `name` did to `node`
-    leads nowhere."""
+    """Raise PlanError unless `after` is less than `before`, since then a rule may never terminate.
+
+    The message names the `rule` of the pass `name` and the `node`.
+    """
     if not after < before:  # type: ignore[operator]
         place = f" ({node.where})" if str(node.where) else ""
         raise PlanError(

@@ -1,4 +1,4 @@
-"""The names of kernels: module attribute, then what the kernel does, in the user's words."""
+"""Name kernels: the module attribute, then what the kernel does, in the user's words."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class KernelNames:
         """`conv1_bias_relu`, `conv2_dgrad_relu_grad`, `fc1_wgrad`, `cross_entropy`, ..."""
         main = principal(group)
         module = main.where.module or next((n.where.module for n in group if n.where.module), "")
-        said = [(w, n) for n in group if (w := self._word(n, producers))]
+        said = [(w, n) for n in group if (w := self._kernel_word(n, producers))]
         if len(said) > 1 and module and said[0][1].op.names_module:
             said = said[said[0][0] == said[0][1].op.name :]
         words = list(dict.fromkeys(w for w, _ in said)) or [group[-1].op.name]
@@ -43,7 +43,7 @@ class KernelNames:
         name = re.sub(r"\W", "_", name)[:LONGEST].rstrip("_")
         return self._names.fresh(name if name[0].isalpha() else f"m{name}")
 
-    def _word(self, node: Node, producers: Mapping[Value, Node]) -> str:
+    def _kernel_word(self, node: Node, producers: Mapping[Value, Node]) -> str:
         of_state = any(self._root(v, producers) in self._state for v in node.inputs)
         word = node.op.word(node.where.derived, of_state)
         if not word or node.op.contracts or not node.where.function:
@@ -59,7 +59,9 @@ class KernelNames:
 
 
 def principal(group: Sequence[Node]) -> Node:
-    """The node by which a kernel is called, and whose line comes first: its contraction, else its
-    first reduction, else its first node."""
+    """Return the node that names a kernel: its contraction, else its first reduction or node.
+
+    Its source line comes first too.
+    """
     contraction = next((n for n in group if n.op.contracts), None)
     return contraction or next((n for n in group if n.op.reduced_axes is not None), group[0])

@@ -1,4 +1,4 @@
-"""Why fusion joins nodes and leaves others apart: said where it is decided, for those who ask.
+"""Record why fusion joins nodes or keeps them apart, for `explain`.
 
 A pass is a function of a graph, so nothing is kept from a compile: who wants to know runs it once
 more on the graph that it was given, within `reasons()`. Elsewhere saying so costs next to nothing.
@@ -29,7 +29,7 @@ _asked: ContextVar[Reasons | None] = ContextVar("reasons", default=None)
 
 @contextmanager
 def reasons() -> Iterator[Reasons]:
-    """Keep what is said inside."""
+    """Record the reasons that passes give inside."""
     kept = Reasons()
     token = _asked.set(kept)
     try:
@@ -38,14 +38,14 @@ def reasons() -> Iterator[Reasons]:
         _asked.reset(token)
 
 
-def joined(node: Node, why: str) -> None:
-    """Say why a pass takes `node` into a kernel."""
+def record_join(node: Node, why: str) -> None:
+    """Record why a pass takes `node` into a kernel."""
     if (kept := _asked.get()) is not None:
         kept.joined[node.outputs[0].name] = why
 
 
-def apart(value: Value, reader: Node, rule: str) -> None:
-    """Say which rule keeps `reader` from the kernel that makes `value`."""
+def record_separation(value: Value, reader: Node, rule: str) -> None:
+    """Record which rule keeps `reader` out of the kernel that makes `value`."""
     if (kept := _asked.get()) is not None:
         rules = kept.apart.setdefault((value.name, reader.outputs[0].name), [])
         if rule not in rules:

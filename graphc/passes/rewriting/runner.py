@@ -1,4 +1,4 @@
-"""Running a pipeline: each pass, then the type check, then whoever wants to look."""
+"""Run a pipeline: each pass, then the type check, then an optional callback."""
 
 from __future__ import annotations
 

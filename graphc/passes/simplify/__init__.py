@@ -1,1 +1,1 @@
-"""Fewer and simpler nodes."""
+"""Passes that simplify a graph to fewer nodes."""

@@ -1,4 +1,4 @@
-"""Rewrites of one node, tried in order; each gives the value to use in place of its output."""
+"""Rewrite single nodes by algebra; each rule returns the value to use instead of its output."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ Rule = Callable[[Node, Sweep], Value | None]
 
 
 def behind(*kinds: type[Op]) -> Callable[[Callable[..., Value | None]], Rule]:
-    """Of a function of several nodes, all but the first of these classes, the rule for nodes whose
-    first input such a one makes, whose first input the next one makes."""
+    """Register a rule for a chain of nodes, each of which is the first input of the next.
+
+    The function takes all of them, and the given classes are those of all but the first.
+    """
 
     def rule_of(function: Callable[..., Value | None]) -> Rule:
         @functools.wraps(function)
@@ -91,8 +93,10 @@ def permute_nothing(node: Node, sweep: Sweep) -> Value | None:
 
 @behind(Matmul)
 def permute_of_matmul(node: Node, inner: Node, sweep: Sweep) -> Value | None:
-    """(A B)^T = B^T A^T, so that the product itself is written where it is wanted; where it is
-    wanted as A B too, that would be a second product."""
+    """Rewrite (A B)^T = B^T A^T, so that the product is written as its readers need it.
+
+    If A B is read too, that would be a second product.
+    """
     axes = node.op.attributes["axes"]
     rank = len(axes)
     if rank < 2 or inner.output in sweep.shared:
@@ -108,8 +112,11 @@ def permute_of_matmul(node: Node, inner: Node, sweep: Sweep) -> Value | None:
 
 @behind(Pointwise)
 def permute_of_outer(node: Node, inner: Node, sweep: Sweep) -> Value | None:
-    """The operands permuted in place of what an op makes of them by broadcasting each, as the
-    transposed gradient of one sample's weight: that is written once, where it is wanted."""
+    """Permute the operands of an op that broadcasts both, instead of its result.
+
+    The transposed gradient of one sample's weight is such: it is written once, as its readers need
+    it.
+    """
     if inner.output in sweep.shared:
         return None
     whole = inner.output.type
@@ -172,7 +179,9 @@ RULES: dict[type[Op], tuple[Rule, ...]] = {
 
 
 def rules_of(op: Op) -> tuple[Rule, ...]:
-    """The rules for the op: those of its class before those of its family. Each gives a value equal
-    to the node's output, from earlier nodes or new ones, that weighs less (`measure.py`); or None
-    to keep the node."""
+    """Return the rules for an op, those of its class before those of its family.
+
+    Each returns a value equal to the node's output, from earlier or new nodes, that weighs less
+    (`measure.py`); or None to keep the node.
+    """
     return tuple(rule for base in type(op).__mro__ for rule in RULES.get(base, ()))

@@ -1,4 +1,4 @@
-"""Clean: algebra on single nodes, sharing of equal nodes, folding of constants, dead code.
+"""Simplify a graph: algebra on nodes, common subexpressions, constant folding, dead code.
 
 One sweep in order, since a rewrite only looks at nodes before its own; repeated until nothing
 changes. That must come: each rewrite lowers the weight of `measure.py`, and each sweep that changes

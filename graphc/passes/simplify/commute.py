@@ -1,4 +1,4 @@
-"""Commute: max_pool2d(relu(x)) becomes relu(max_pool2d(x)).
+"""Rewrite max_pool2d(relu(x)) to relu(max_pool2d(x)).
 
 Relu is monotone and keeps NaN, so the results are the same bits; and since a pooled value that relu
 cuts passes no gradient, whichever element won, so are the gradients. Afterwards relu and its

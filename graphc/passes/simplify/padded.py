@@ -1,4 +1,4 @@
-"""Sums of padded pieces: what the gradients of slices add up to.
+"""Join sums of padded pieces, which the gradients of slices add up to.
 
 Slices that tile a value give gradients that are zero everywhere else. Their sum is their concat,
 whose pieces a kernel writes in place: then no array of the full size holds zeros.
@@ -51,8 +51,10 @@ def concat_of_padded(node: Node, sweep: Sweep) -> Value | None:
 
 
 def joined_neighbours(node: Node, sweep: Sweep) -> Value | None:
-    """The sum of two padded pieces of which one ends where the other begins: one piece, padded. So
-    the gradients of many slices, which come one by one, are found to tile a value."""
+    """Replace the sum of two adjacent padded pieces by one padded piece.
+
+    So the gradients of many slices, which are added one by one, are found to tile a value.
+    """
     if Pad not in sweep.kinds:
         return None
     found = [_piece(v, sweep) for v in node.inputs if v not in sweep.shared]

@@ -1,4 +1,4 @@
-"""Prune scans: without carries, stacks, constants and elements that nothing needs."""
+"""Remove carries, stacks, constants and elements of scans that nothing needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from graphc.ops.loops.scan import Scan, bodies
 
 
 def prune_scans(graph: Graph) -> Graph:
-    """`graph` with each scan reduced to what something outside it reads.
+    """Reduce each scan to what something outside of it reads.
 
     A carry that every iteration leaves as it is becomes a constant, and stacks of one value become
     one stack.

@@ -1,4 +1,4 @@
-"""Recompute: what the backward pass computes again instead of reading it.
+"""Recompute cheap forward values in the backward pass instead of storing them.
 
 A forward value that backward kernels read is stored, beside whatever the forward pass makes of it.
 Where sums and products lead to it from other stored values (0.5 x (1 + tanh u) from x and tanh u),
@@ -30,8 +30,10 @@ SMALL = 8
 
 
 def recompute(graph: Graph, target: Target) -> Graph:
-    """`graph` whose backward nodes repeat cheap forward nodes, where that leaves fewer values
-    stored."""
+    """Give backward nodes cheap copies of forward nodes instead of stored values.
+
+    It does so where fewer values are stored then.
+    """
     producers, consumers = graph.producers, graph.consumers
     results = graph.result_set
     stored = {*graph.inputs, *graph.state}
@@ -42,7 +44,7 @@ def recompute(graph: Graph, target: Target) -> Graph:
         for value in node.outputs:
             readers = consumers.get(value, ())
             if not any(n.where.derived for n in readers):
-                if _lies_in_memory(node, value, readers):
+                if _is_in_memory(node, value, readers):
                     stored.add(value)
                 continue
             large = value.type.nbytes >= LARGE
@@ -50,7 +52,7 @@ def recompute(graph: Graph, target: Target) -> Graph:
             alone = value not in results and all(taken)
             most = max(v.type.size for n in readers if n.where.derived for v in n.outputs)
             alone &= value.type.size * SMALL > most
-            instead = _in_place_of(node, stored, producers, consumers)
+            instead = _stored_instead_of(node, stored, producers, consumers)
             if alone and _within_reach(node, stored | instead, producers, target.kind.rates):
                 repeated.add(value)
                 stored |= instead
@@ -59,15 +61,17 @@ def recompute(graph: Graph, target: Target) -> Graph:
     return _with_repeats(graph, repeated, stored, producers) if repeated else graph
 
 
-def _in_place_of(
+def _stored_instead_of(
     node: Node,
     stored: set[Value],
     producers: Mapping[Value, Node],
     consumers: Mapping[Value, Sequence[Node]],
 ) -> set[Value]:
-    """What may be held in place of the node's result, which then is never written: the one array
-    of its size that it reads, if a reduction reads that too, so that it is in memory in most cases.
-    Empty if there is none, or something has it held already."""
+    """Return the value to keep instead of the node's result, which then is never written.
+
+    It is the one array of its size that the node reads, if a reduction reads that too, so that it
+    is usually in memory. It is empty if there is none, or if something keeps it already.
+    """
     result = node.outputs[0]
     large = [v for v in dict.fromkeys(node.inputs) if v.type.size * SMALL > result.type.size]
     if len(large) != 1 or large[0] in stored or large[0].type.nbytes > result.type.nbytes:
@@ -79,7 +83,7 @@ def _in_place_of(
     return {large[0]} if reduced else set()
 
 
-def _lies_in_memory(node: Node, value: Value, readers: Sequence[Node]) -> bool:
+def _is_in_memory(node: Node, value: Value, readers: Sequence[Node]) -> bool:
     """Whether `value` is large, and written by a contraction since a reduction reads it."""
     return node.op.contracts and value.type.nbytes >= LARGE and any(map(_reduces, readers))
 
@@ -92,8 +96,10 @@ def _reduces(node: Node) -> bool:
 def _within_reach(
     node: Node, stored: set[Value], producers: Mapping[Value, Node], rates: Rates
 ) -> bool:
-    """Whether pointwise nodes of its own shape lead to the node from stored or small values, in
-    less time than writing and reading it takes."""
+    """Return whether cheap pointwise nodes lead to the node from stored or small values.
+
+    They must take less time than writing and reading the node's result.
+    """
     shape = node.outputs[0].type.shape
     waiting, seen = [node], {id(node)}
     read: set[Value] = set()

@@ -1,6 +1,7 @@
-"""Moving reshapes away from where they keep kernels apart: pointwise ops before them, into the
-epilogue of a contraction or to what makes their operands; slices behind them, where a kernel reads
-through slices in place.
+"""Move reshapes so that they do not separate kernels.
+
+Pointwise ops move before them, into the epilogue of a contraction or next to their operands; slices
+move after them, where a kernel reads through slices in place.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ Shape = tuple[int, ...]
 
 
 def before_reshape(node: Node, sweep: Sweep) -> Value | None:
-    """op(reshape(a), b) = reshape(op(a, reshape(b))), so that it fits into the epilogue of the
-    contraction that makes a. Where b broadcasts or must be reshaped, a must have no other reader:
-    its own values would be stored beside the result, where another kernel may read both. Where a
-    reshape of another contraction's product were left before the op, nothing would be gained."""
+    """Rewrite op(reshape(a), b) = reshape(op(a, reshape(b))), for the epilogue that makes a.
+
+    Where b broadcasts or must be reshaped, a must have no other reader: its own values would be
+    stored besides the result, where another kernel may read both. Nothing is gained if a reshape of
+    another contraction's product stays before the op.
+    """
     shape = node.output.type.shape
     for value in node.inputs:
         inner = sweep.producer(value)
@@ -35,7 +38,7 @@ def before_reshape(node: Node, sweep: Sweep) -> Value | None:
         if None in flat.values() or (wide and value in sweep.shared):
             continue
         known = {v: _unreshaped(v, s, sweep) for v, s in flat.items() if s is not None}
-        if any(_stays_behind(v, source, known[v], sweep) for v in others):
+        if any(_stays_after(v, source, known[v], sweep) for v in others):
             continue
         if None in known.values() and value in sweep.shared:
             continue
@@ -48,8 +51,11 @@ def before_reshape(node: Node, sweep: Sweep) -> Value | None:
 
 
 def of_reshapes(node: Node, sweep: Sweep) -> Value | None:
-    """op(reshape(a), reshape(b)) = reshape(op(a, b)), where both are reshaped alike, so that what
-    makes one of them may go on with the op: as a layer norm's gradient adds a residual's."""
+    """Rewrite op(reshape(a), reshape(b)) = reshape(op(a, b)), for reshapes that are alike.
+
+    So the kernel that makes one of them can compute the op too, as for the residual of a layer
+    norm's gradient.
+    """
     shape, root = node.output.type.shape, sweep.weights.root
     whole = [v for v in dict.fromkeys(node.inputs) if v.type.shape != ()]
     shapes = {root(v).type.shape for v in whole}
@@ -62,8 +68,10 @@ def of_reshapes(node: Node, sweep: Sweep) -> Value | None:
 
 
 def reshape_of_slice(node: Node, inner: Node, sweep: Sweep) -> Value | None:
-    """reshape(slice(x)) = slice(reshape(x)), where the reshape but splits axes and the slice takes
-    whole runs of them: then x stays where it is, and the slice is a view of it."""
+    """Rewrite reshape(slice(x)) = slice(reshape(x)), so that the slice is a view of x in place.
+
+    The reshape must only split axes, and the slice must take whole runs of them.
+    """
     (x,) = inner.inputs
     memory = sweep.producer(x)
     moves = memory is not None and memory.op.moves and not memory.op.is_planned
@@ -86,9 +94,11 @@ def reshape_of_slice(node: Node, inner: Node, sweep: Sweep) -> Value | None:
 
 
 def slice_of_split(node: Node, inner: Node, split: Node, sweep: Sweep) -> Value | None:
-    """reshape(slice(reshape(x))) = slice(x), where the first reshape but splits axes, of whose
-    parts the slice takes some of the first or one of the last, and the second one leaves as many
-    axes as x has: so gates that a user cuts from z.reshape(n, 4, width) are runs of z."""
+    """Rewrite reshape(slice(reshape(x))) = slice(x), as for gates cut from z.reshape(n, 4, width).
+
+    The first reshape must only split axes. The slice takes some of the first part or one of the
+    last, and the second reshape leaves as many axes as x has.
+    """
     (x,), cut = split.inputs, inner.op.attributes
     parts = _split(x.type.shape, split.output.type.shape)
     if parts is None or node.output.type.rank != x.type.rank:
@@ -108,8 +118,10 @@ def slice_of_split(node: Node, inner: Node, split: Node, sweep: Sweep) -> Value 
 
 
 def concat_of_reshapes(node: Node, sweep: Sweep) -> Value | None:
-    """concat(reshape(a), reshape(b)) = reshape(concat(a, b)), where the reshapes merge the axis of
-    the concat with equal axes behind it: what makes a and b may then write the whole."""
+    """Rewrite concat(reshape(a), reshape(b)) = reshape(concat(a, b)), written in place.
+
+    The reshapes must merge the axis of the concat with equal axes after it.
+    """
     axis = node.op.attributes["axis"]
     found = [sweep.producer(v) for v in node.inputs]
     sources = [n.inputs[0] for n in found if n is not None and isinstance(n.op, Reshape)]
@@ -128,17 +140,21 @@ def concat_of_reshapes(node: Node, sweep: Sweep) -> Value | None:
     return sweep.emit(Reshape(node.output.type.shape), (joined,), node)
 
 
-def _stays_behind(value: Value, source: Value, known: Value | None, sweep: Sweep) -> bool:
-    """Whether the operand `value` is or would become a reshape of a contraction's product, of the
-    shape of `source`."""
+def _stays_after(value: Value, source: Value, known: Value | None, sweep: Sweep) -> bool:
+    """Return whether an operand is, or would become, a reshape of a contraction's product.
+
+    The product has the shape of `source`.
+    """
     if known is not None:
         return known.type.shape == source.type.shape and sweep.weights.is_barrier(known)
     return sweep.weights.is_product(sweep.weights.root(value))
 
 
 def _flattened(shape: Shape, wide: Shape, flat: Shape) -> Shape | None:
-    """What becomes of an operand of `shape` in a broadcast to `wide` if that is reshaped to `flat`;
-    None if it does not stay a broadcast."""
+    """Return an operand of `shape` in a broadcast to `wide` when that is reshaped to `flat`.
+
+    It is None if it does not stay a broadcast.
+    """
     if shape == wide:
         return flat
     common = 0
@@ -164,8 +180,10 @@ def _reshaped(value: Value, shape: Shape, like: Node, sweep: Sweep) -> Value:
 
 
 def _range(part: Shape, taken: Sequence[tuple[int, int, int]]) -> tuple[int, int, int] | None:
-    """The start, stop and step of what is taken, by start, stop and step of each, of the axes into
-    which one axis is split; None if that is no such range."""
+    """Return the start, stop and step of what is taken of an axis that is split into several.
+
+    `taken` has start, stop and step for each of them. The result is None if it is no such range.
+    """
     size = math.prod(part)
     whole = [one == (0, n, 1) for one, n in zip(taken, part, strict=True)]
     (start, stop, step), (last, end, _) = taken[0], taken[-1]
@@ -178,8 +196,10 @@ def _range(part: Shape, taken: Sequence[tuple[int, int, int]]) -> tuple[int, int
 
 
 def _split(source: Shape, target: Shape) -> Sequence[Shape] | None:
-    """The axes of `target` that each axis of `source` is split into; None if any are merged, or
-    all stay whole."""
+    """Return the axes of `target` that each axis of `source` is split into.
+
+    It is None if any are merged, or all stay whole.
+    """
     parts: list[Shape] = []
     axis = 0
     for extent in source:

@@ -1,4 +1,4 @@
-"""The view of a graph that a rewrite of one node gets, and how it adds others."""
+"""The view of a graph that a rewrite of one node gets."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from graphc.passes.rewriting.measure import Weights
 
 @dataclass
 class Sweep:
-    """What a rewrite may look at: the nodes so far, the values that are read more than once (of the
-    old graph, and what took their place), and a way to add a node."""
+    """The context of a rewrite: nodes so far, counts of readers, and a way to add nodes."""
 
     names: Names
     shared: set[Value]

@@ -1,5 +1,7 @@
-"""Attention and its gradient, as the ops that have no matrix of weights in memory. Between forward
-and backward both libraries keep the same: the logarithm of each query's sum."""
+"""Attention and its gradient, by ops without a weight matrix in memory.
+
+As in PyTorch, the logarithm of each query's sum is kept between forward and backward.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""The steps of recurrent layers and of their gradients: formulas for traced tensors and for
-PyTorch's alike, whose functions `m` is. x [t, n, in], states [n, h], weights as PyTorch's, gates in
-its order.
+"""Steps of recurrent layers and of their gradients.
 
-A layer keeps for its gradient what the steps computed: the gates behind their activations, and of
-an LSTM the cells. Steps have the recurrent product alone: those of all inputs are one product
-before the loop, and the gradients of all weights are products behind it.
+The formulas work on traced tensors and on PyTorch's, with `m` as the module of functions. x is [t,
+n, in], states are [n, h], weights and gates as in PyTorch. A layer keeps for its gradient what the
+steps computed: the activated gates, and for an LSTM the cells. Steps have only the recurrent
+product: the products with the inputs come before the loop, and the gradients of weights after it.
 """
 
 from __future__ import annotations
@@ -72,8 +71,10 @@ class Layer:
         weights: Sequence[Any],
         results: Sequence[Any],
     ) -> list[Any]:
-        """The gradients [by x, by the states, by the weights], from those by y and the last
-        states; `results` is what `forward` gave."""
+        """Return the gradients of x, states and weights, from those of y and the last states.
+
+        `results` is what `forward` returned.
+        """
         w_ih, w_hh, *_, w_hr = self._named(weights)
         count = len(state)
         y, kept = results[0], tuple(results[1 + count :])

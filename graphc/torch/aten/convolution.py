@@ -38,8 +38,10 @@ def convolution(
 def convolution_backward(
     dy: Tensor, x: Tensor, weight: Tensor, bias_sizes: Extents | None, *given: Any
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The gradients by x, weight and bias. `given`: what `convolution` takes behind the bias, then
-    which of the three are wanted."""
+    """Return the gradients of x, weight and bias.
+
+    `given` is what `convolution` takes after the bias, then which of the three are needed.
+    """
     *rest, wanted = given
     dx, dw, db = None, None, None
     if wanted[0]:

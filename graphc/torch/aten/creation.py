@@ -1,5 +1,7 @@
-"""Operators that make tensors from numbers. What draws random numbers is left to PyTorch, so that
-they are those of its generator."""
+"""Operators that make tensors from numbers.
+
+PyTorch keeps those that draw random numbers, which come from its generator.
+"""
 
 from __future__ import annotations
 

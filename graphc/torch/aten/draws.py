@@ -1,5 +1,7 @@
-"""Operators that draw random numbers: from graphc's seed, in models that `from_torch` made alone.
-Behind torch.compile PyTorch draws them, from its own generator."""
+"""Operators that draw random numbers from graphc's seed, for models from `from_torch` only.
+
+Under torch.compile, PyTorch draws them from its own generator.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Recurrent layers: each direction of each layer is one loop. What `graphc.torch.operators` calls
-them has the layers of PyTorch's operators apart."""
+"""Recurrent layers, each direction of each layer as one loop.
+
+`graphc.torch.operators` has a call for each layer of PyTorch's operators.
+"""
 
 from __future__ import annotations
 

@@ -32,8 +32,10 @@ DTYPES = {
 
 
 def aten(*names: str, draws: bool = False, library: str = "aten") -> Callable[[Given], Given]:
-    """Registers a rule for the operators `aten.NAME`; without an overload, its default. `draws`:
-    it draws random numbers. `library`: another one's operators."""
+    """Register a rule for operators `aten.NAME`, by default their default overload.
+
+    `draws` says that it draws random numbers; `library` is that of other operators.
+    """
 
     def register(rule: Given) -> Given:
         for name in names:
@@ -47,8 +49,10 @@ def aten(*names: str, draws: bool = False, library: str = "aten") -> Callable[[G
 
 
 def rule_of(name: str, draws: bool = False) -> Rule | None:
-    """The rule of an operator such as `aten.add.Tensor`, None if there is none; of one that draws
-    random numbers if `draws` allows it."""
+    """Return the rule of an operator such as `aten.add.Tensor`, or None.
+
+    A rule that draws random numbers needs `draws`.
+    """
     return _RULES.get(name) if draws or name not in _DRAWS else None
 
 

@@ -1,5 +1,7 @@
-"""Reads and writes by strides. They are of a tensor's memory, which graphc's tensors do not have:
-an operator is offered where PyTorch's tensor fills its memory, whatever the order of its axes."""
+"""Reads and writes by strides of a tensor's memory, which graphc's tensors do not have.
+
+An operator is supported where PyTorch's tensor fills its memory, in any order of its axes.
+"""
 
 from __future__ import annotations
 

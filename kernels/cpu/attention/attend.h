@@ -1,4 +1,5 @@
-// attend: attention and its gradients, with no matrix of weights in memory; the algorithm is FlashAttention-2's (Dao, 2023).
+// attend: attention and its gradients, without a matrix of weights in memory; the algorithm is
+// FlashAttention-2 (Dao, 2023).
 //
 // A block of queries (forward, dq) or of keys (dk, dv) lies in the lanes: up to REGISTERS registers of W places per feature. What
 // belongs to the block is copied once, feature by feature; running maxima and sums are registers. The other side streams past in

@@ -1,5 +1,6 @@
-// attend_gradient: the gradients of attention. Blocks of queries stream the keys past and give dq; blocks of keys stream the queries
-// past and give dk and dv, summed over the heads that share them. Both compute the weights again from the logarithm of their sums.
+// attend_gradient: the gradients of attention. Blocks of queries stream the keys and give dq;
+// blocks of keys stream the queries and give dk and dv, summed over the heads that share them. Both
+// recompute the weights from the logarithm of their sums.
 #pragma once
 #include "cpu/attention/attend.h"
 

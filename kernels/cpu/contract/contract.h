@@ -1,5 +1,5 @@
 // contract: out[o(i)] = epilogue(sum over the summed axes of X(i) * Y(i)), one register tile at a
-// time. X is the operand that the tile's rows step through, Y the one that its columns do.
+// time. X is the operand that the tile's rows index, Y the one that its columns index.
 //
 // A generated Shape says everything about the loop nest in constants. Its axes are numbered by an
 // enum; at[axis] is a logical index (that of lane 0 along the lane axis). A tile is ROWS x OUTER x

@@ -112,6 +112,7 @@ def _by_channels(node: KernelNode, nest: Nest, target: Target) -> Iterator[Kerne
 
 
 def _tiled(node: KernelNode, nest: Nest, schedule: TileSchedule, width: int) -> Kernel:
+    """The kernel of a tile schedule."""
     body = node.body
     check_tiled(symbol(node), schedule)
     if not schedule.roles.lanes_summed and schedule.parts == 1:
@@ -130,6 +131,7 @@ def _tiled(node: KernelNode, nest: Nest, schedule: TileSchedule, width: int) -> 
 def _plain(
     node: KernelNode, nest: Nest, width: int, lane: int | None, window: Window | None
 ) -> Kernel:
+    """The kernel of a plain loop nest."""
     spanned = {nest.sections, *(axis for axis, _ in window or ())}
     if lane is None:
         lane = _contiguous(nest)

@@ -1,4 +1,4 @@
-// Products of a contraction's tile by AMX: up to four registers of 16 x 16 sums, which stay in them
+// Products of a contraction's tile by AMX: up to four registers of 16 x 16 sums, which hold them
 // over all summed loops.
 //
 // A register of columns holds 16 steps of pairs as contract_pairs.h has them: a panel is made of

@@ -1,5 +1,5 @@
-// The loops around a contraction's tiles, what is left after sums over lanes or in parts, and the
-// plain nest for contractions that no tile fits.
+// The loops around a contraction's tiles, the second phase that adds lanes or partial sums, and the
+// plain nest for contractions that fit no tile.
 #pragma once
 #include "cpu/contract/contract_registers.h"
 

@@ -1,6 +1,6 @@
-// Products of bf16 two at a time: a lane of 32 bits holds two neighbours along a summed axis, the
-// first in its lower half. CPUs with AVX512-BF16 add both products of a lane to a float by one
-// instruction, rounding after each and counting denormals as zeros; elsewhere two multiply-adds do.
+// Products of bf16 in pairs: a lane of 32 bits holds two neighbours along a summed axis, the first
+// in its lower half. CPUs with AVX512-BF16 add both products of a lane to a float by one
+// instruction, rounding after each and treating denormals as zeros; elsewhere two multiply-adds do.
 #pragma once
 #include "cpu/contract/contract_registers.h"
 

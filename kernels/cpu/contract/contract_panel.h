@@ -1,4 +1,5 @@
-// A contraction's operand packed into a panel, once per column of tiles, and what most shapes do not say.
+// A contraction's operand packed into a panel, once per column of tiles, and the defaults of
+// members that most shapes lack.
 #pragma once
 #include "cpu/contract/contract_loops.h"
 #include "cpu/contract/contract_pairs.h"

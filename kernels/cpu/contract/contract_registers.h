@@ -1,4 +1,4 @@
-// What a contraction does with registers: partial loads, sums over lanes, the maximum of a window.
+// Register operations of a contraction: partial loads, sums over lanes, the maximum of a window.
 #pragma once
 #include "cpu/shared/random.h"
 #include "cpu/shared/special.h"

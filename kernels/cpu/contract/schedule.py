@@ -83,6 +83,7 @@ def _ranked(
 def _candidates(
     nest: Nest, target: Target, forced: int | None, window: Window | None
 ) -> Iterator[Roles]:
+    """All assignments of axes to roles that the reads allow."""
     sections = nest.sections
     kept = [a for a in nest.kept if (nest.axes[a].extent > 1 or a == forced) and a != sections]
     lanes = [a for a in range(len(nest.axes)) if a != sections] if forced is None else [forced]
@@ -191,6 +192,7 @@ def _refined(schedule: TileSchedule) -> float:
 
 
 def _cut(roles: Roles, rows: int, outer: int, columns: int) -> TileSchedule | None:
+    """The schedule of a tile of these sizes; None if no inner loop fits."""
     row_axis = _tile_axis(roles, roles.rows, rows)
     outer_axis = _tile_axis(roles, roles.outer, outer)
     column_axis = _tile_axis(roles, roles.columns, columns)
@@ -285,6 +287,7 @@ def _all_inside(
 def _exists(
     roles: Roles, borders: tuple[Border, ...], axis: int, at: int, t: int, lane: int
 ) -> bool:
+    """Whether a read inside `borders` exists at these indices."""
     index = {axis: at, **roles.inner_index(t)}
     index[roles.lane] = index.get(roles.lane, 0) + lane
     return roles.inside(borders, index)

@@ -76,11 +76,13 @@ class Roles:
     """The role of each axis in a tile."""
 
     nest: Nest
+    """The contraction."""
     x: Read
     """The operand indexed by rows."""
     y: Read
     """The operand indexed by columns."""
     target: Target
+    """The CPU."""
     lane: int
     """The axis in the lanes."""
     rows: int | None
@@ -312,6 +314,7 @@ class Roles:
         return self._tile_axes_allowed() and self._lanes_allowed() and self._borders_allowed()
 
     def _tile_axes_allowed(self) -> bool:
+        """Whether the tile's axes index X and Y as the template requires."""
         if self.rows is not None and not (
             self.x.depends_on(self.rows) and not self.y.depends_on(self.rows)
         ):
@@ -323,6 +326,7 @@ class Roles:
         return True
 
     def _lanes_allowed(self) -> bool:
+        """Whether the lane axis fits the reads."""
         x, y = self.lane_stride(self.x), self.lane_stride(self.y)
         if y == 0 or (self.lanes_summed and x == 0):
             return False
@@ -338,6 +342,7 @@ class Roles:
         return not self.lane_tail or self.lane in (self.outer, self.columns)
 
     def _borders_allowed(self) -> bool:
+        """Whether the template can test all borders."""
         tile = {a for a in (self.rows, self.nest.sections, *self.static) if a is not None}
         if any(b.axes & tile for b in self.x.borders):
             return False

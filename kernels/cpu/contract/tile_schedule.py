@@ -13,9 +13,13 @@ class TileSchedule:
     """A tile and the loops around it."""
 
     roles: Roles
+    """The role of each axis."""
     rows: TileAxis
+    """The tiles along the rows."""
     outer: TileAxis
+    """The tiles along the outer axis."""
     columns: TileAxis
+    """The tiles along the columns."""
     head: int
     """The first step of the innermost loop; the steps before it are unrolled."""
     main: int

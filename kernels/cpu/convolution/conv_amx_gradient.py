@@ -137,10 +137,10 @@ class _AmxGradientLoops:
     def _cycles(self, block: _Block) -> float:
         """Estimated cycles of the kernel: 16 per instruction, half of the 8 of a load, 24 to load
         and store a register of sums."""
-        steps, room = self._steps(block.rows), self._plane_size(block.rows)
+        steps, plane = self._steps(block.rows), self._plane_size(block.rows)
         sums = block.vectors * block.channels * self.taps
         one = block.images * steps * sums * (TILE + 5.5) + 24 * sums
-        one += 4.0 * block.images * block.channels * self.planes * room
+        one += 4.0 * block.images * block.channels * self.planes * plane
         one += float(TURN_CYCLES) * block.images * block.vectors * steps
         blocks = -(-self.extents[N] // block.images) * -(-self.extents[P] // block.rows)
         return self._groups(block) * blocks * one

@@ -111,7 +111,7 @@ class _ChannelLoops:
         assert len(self.rows) + len(self.columns) == len(x.borders)
         taps, width = range(self.extents[S]), self.extents[Q]
         self.live = [tuple(self._inside(q, s) for s in taps) for q in range(width)]
-        """For each column of a row, which taps of it lie in the image."""
+        """For each column of a row, which of its taps are in the image."""
         cuts = {size: self._cuts(size) for size in range(1, min(width, MOST_PIXELS) + 1)}
         most = max(MOST_CUTS, min(map(len, cuts.values())))
         self.cuts_of = {size: those for size, those in cuts.items() if len(those) <= most}

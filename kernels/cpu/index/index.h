@@ -1,4 +1,4 @@
-// index: sums of rows by the index that data gives them.
+// index: sums of rows by indices given as data.
 //
 // dtable[a][j][b] is the sum of dy[a][i][b] over the i with indices[i] == j, in ascending i. Each chunk owns a range of j and
 // scans all indices, so nothing is shared and the order never changes.

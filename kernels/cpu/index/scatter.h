@@ -1,4 +1,4 @@
-// scatter: elements into the places that indices name.
+// scatter: elements stored at the positions that indices name.
 //
 // Memory is seen as [A][axis][B]. A unit is one index of A and STRIP neighbours of B: it copies its part of the old contents, unless
 // they lie in place, and then goes through the indices in ascending order, so that nothing is shared and the order never changes.

@@ -28,8 +28,8 @@ from graphc.kernels.program.access import AffineAccess, Domain, access_cost
 from graphc.kernels.program.body.names import Identifiers, Pointers
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import Kernel
-from graphc.kernels.program.parts import PointwiseNest, group_outputs, make_pointwise_nest
 from graphc.kernels.program.pieces import space
+from graphc.kernels.program.pointwise_nest import PointwiseNest, group_outputs, make_pointwise_nest
 from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
 

@@ -1,4 +1,4 @@
-// sort: elements of rows in order.
+// sort: sorted elements of rows.
 //
 // An element becomes a number that grows in the order wanted: its key above, its place below, so that no two are equal and equal
 // keys stay in order. The lowest bit tells a negative zero, whose key is that of zero. Keys of up to 32 bits make one 64-bit

@@ -40,10 +40,13 @@ class SortStrategy:
     """The function of sort.h that sorts, and how rows are divided."""
 
     name: str
+    """The function of sort.h."""
     space: AxisBody
+    """The rows and the axis."""
     units: int
     """Rows, or registers of rows."""
     chunks: int
+    """Chunks of the kernel."""
     capacity: int = 0
     """Entries of a buffer."""
     buffers: int = 0
@@ -68,8 +71,8 @@ def lower_sort(node: KernelNode, target: Target) -> Kernel:
 def _choose(op: Sort, along: AxisBody, across: AxisBody | None) -> SortStrategy:
     """The fastest strategy; `across` has the rows in the lanes, if there are enough of them."""
     extent, entry = along.extent, _entry_bytes(along)
-    room = _capacity(extent, op.count)
-    passes = 1 if room < extent else 8 if entry == 16 else 4
+    capacity = _capacity(extent, op.count)
+    passes = 1 if capacity < extent else 8 if entry == 16 else 4
     long_row = extent * (2 + 2 * passes)
     if across is not None:
         width, units = across.domain.width, across.strips(1)
@@ -77,13 +80,18 @@ def _choose(op: Sort, along: AxisBody, across: AxisBody | None) -> SortStrategy:
             pairs = extent * max(extent.bit_length(), 1) ** 2 / 4
             nanoseconds = units * (pairs * 3 + 20 * extent)
             return SortStrategy("sort_columns", across, units, chunk_count(nanoseconds, units))
-        most = min(MOST_CHUNKS, MOST_BYTES // ((width + 1) * room * entry))
+        most = min(MOST_CHUNKS, MOST_BYTES // ((width + 1) * capacity * entry))
         if across.cost < along.cost and units >= ENOUGH_STRIPS <= most:
             chunks = min(chunk_count(units * width * long_row, units), most)
-            return SortStrategy("sort_apart", across, units, chunks, room, width + 1)
+            return SortStrategy("sort_apart", across, units, chunks, capacity, width + 1)
     units = along.strips(1)
     return SortStrategy(
-        "sort_rows", along, units, min(chunk_count(units * long_row, units), MOST_CHUNKS), room, 2
+        "sort_rows",
+        along,
+        units,
+        min(chunk_count(units * long_row, units), MOST_CHUNKS),
+        capacity,
+        2,
     )
 
 

@@ -123,7 +123,7 @@ class _Printer:
         self.across = rows.domain.lane in rows.reduced
         """Whether the lanes of a register belong to one row."""
         self.workspace = columns.workspace
-        """Bytes: of each loop, each row and each piece the sums."""
+        """Bytes of the partial results of each loop, row and piece."""
         kept, reduced = rows.kept_axes, rows.reduced_axes
         self.indices = [
             f"i[{kept.index(d)}]" if d in kept else f"j[{reduced.index(d)}]"

@@ -1,4 +1,4 @@
-// The tile registers of AMX: eight of 16 rows of 64 bytes, or the same computed by loops.
+// AMX tile registers: eight of 16 rows of 64 bytes, or loops that compute the same.
 //
 // A chunk that multiplies tiles has a TileRegisters: its constructor configures the registers, as
 // what ran before it on the thread may have left others, and its destructor releases them, so that

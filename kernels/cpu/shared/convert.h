@@ -1,6 +1,7 @@
-// The register type and its conversions. A register holds W elements whatever their dtype: vec<float>, vec<int32_t>, ...; a boolean
-// is a mask, W int32 lanes of 0 or -1. Written over the compiler's vector extension, so that GCC and clang make vector
-// instructions of any width of it; builtins only where GCC 12 would move element by element.
+// The register type and its conversions. A register holds W elements of any dtype: vec<float>,
+// vec<int32_t>, ...; a boolean is a mask, W int32 lanes of 0 or -1. It uses the compiler's vector
+// extension, so that GCC and clang generate vector instructions of any width, and builtins only
+// where GCC 12 would move single elements.
 #pragma once
 #include "cpu/shared/wide.h"
 

@@ -1,6 +1,7 @@
-// Elementary functions of registers. In float32: polynomials and exponent arithmetic, errors of a few units in the last place over
-// the whole range, NaN, infinities, zeros and denormals as IEEE asks for; no call leaves the vector registers but for sines of
-// arguments beyond 2^30. In other dtypes: the C library's, lane by lane.
+// Elementary functions of registers. In float32: polynomials and exponent arithmetic, with errors
+// of a few units in the last place over the whole range, and NaN, infinities, zeros and denormals
+// by IEEE; only sines of arguments beyond 2^30 leave the vector registers. In other dtypes: the C
+// library's functions, lane by lane.
 #pragma once
 #include "cpu/shared/simd.h"
 

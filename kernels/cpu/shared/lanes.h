@@ -1,5 +1,6 @@
-// The number W of lanes that a register has, whatever its elements, and words that all headers use. No standard headers but the
-// integer types: headers would take most of a kernel's compile time.
+// The number W of lanes of a register, whatever its elements, and definitions that all headers use.
+// It includes no standard headers except the integer types: headers would take most of a kernel's
+// compile time.
 #pragma once
 #include <stdint.h>
 

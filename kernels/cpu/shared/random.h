@@ -1,4 +1,4 @@
-// Random numbers from counters, and reads at places that data name.
+// Counter-based random numbers, and reads at positions given as data.
 #pragma once
 #include "cpu/shared/simd.h"
 

@@ -1,5 +1,6 @@
-// Movement of registers (convert.h). Loads and stores take N, the number of live lanes, and S, the elements from one lane to the
-// next: 1 contiguous, 0 the same element in every lane, others a gather. Dead lanes read as 0 and are never written.
+// Loads and stores of registers (convert.h). They take N, the number of live lanes, and S, the
+// elements from one lane to the next: 1 contiguous, 0 the same element in every lane, others a
+// gather. Dead lanes read as 0 and are never written.
 #pragma once
 #include "cpu/shared/fma.h"
 

@@ -1,4 +1,4 @@
-// transpose: values between row-major and lanes, by W x W blocks in registers.
+// transpose: conversion between row-major and lanes, by W x W blocks in registers.
 //
 // A value [n][m] (m: the elements behind the axis with lanes) under lanes lies as [n / W][m][W]. One block is W rows of n by W
 // columns of m; a tile is all blocks of one n / W and a run of m.

@@ -1,5 +1,6 @@
-// Functions of angles, hyperbolic functions and their inverses, rounding, other bases, signs and bits; exact as elementary.h is.
-// Polynomials of asin and atan: Moshier's Cephes library.
+// Trigonometric and hyperbolic functions and their inverses, rounding, other bases, signs and bits,
+// as accurate as elementary.h. The polynomials of asin and atan are those of Moshier's Cephes
+// library.
 #pragma once
 #include "cpu/shared/elementary.h"
 

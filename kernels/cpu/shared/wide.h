@@ -1,6 +1,7 @@
-// Registers of elements of eight bytes. W of them fill two of the machine's, and where GCC 12 meets two as one vector it compares,
-// selects and converts element by element. So they are two halves, with the operators of the compiler's vectors; but no class can
-// have `condition ? a : b`, whose place takes select(condition, a, b).
+// Registers of 8-byte elements. W of them fill two machine registers, and GCC 12 compares, selects
+// and converts a vector of both element by element. So they are two halves with the operators of
+// the compiler's vectors; since no class can have `condition ? a : b`, select(condition, a, b)
+// replaces it.
 #pragma once
 #include "cpu/shared/lanes.h"
 

@@ -1,4 +1,4 @@
-// attend.cuh: attention and its gradients, with no matrix of weights in memory (Dao,
+// attend.cuh: attention and its gradients, without a matrix of weights in memory (Dao,
 // FlashAttention-2, 2023).
 //
 // A block of threads owns 16 * Rows places: queries (forward, query_gradient) or keys

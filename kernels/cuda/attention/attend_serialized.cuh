@@ -1,5 +1,6 @@
-// attend_serialized.cuh: the gradients of attention by five products, where attend_tensor_gradient.cuh
-// takes seven: a block of keys computes the scores' gradients for all three results.
+// attend_serialized.cuh: the gradients of attention with five products, where
+// attend_tensor_gradient.cuh takes seven: a block of keys computes the scores' gradients for all
+// three results.
 //
 // A block of Warps warps owns 16 * M * Warps keys, whose dk and dv are sums in registers. Tiles of
 // Queries stream past from the last to the first, under causality to that of its own keys. Of a tile

@@ -1,6 +1,6 @@
-// attend_tensor.cuh: attention and its gradients by tensor cores, for operands of an Element that they
-// multiply: half, bfloat or tf32. Weights, and what takes their place in gradients, are rounded to it
-// before they are multiplied; all sums are float32.
+// attend_tensor.cuh: attention and its gradients on tensor cores, for operands of type Element:
+// half, bfloat or tf32. Weights, and the corresponding factors of gradients, are rounded to it
+// before products; all sums are float32.
 //
 // A block of Warps warps owns 16 * Warps places: queries, or keys (key_gradient). Each warp has 16 of
 // them, and its sums stay in its registers. The other side streams past, Columns places at a time,

@@ -1,4 +1,4 @@
-// attend_tensor_gradient.cuh: the gradients of attention by tensor cores, as attend_tensor.cuh says.
+// attend_tensor_gradient.cuh: the gradients of attention on tensor cores; see attend_tensor.cuh.
 #pragma once
 #include "cuda/attention/attend_tensor.cuh"
 

@@ -13,7 +13,7 @@ from graphc.kernels.program.access import AffineIndex, Domain
 from graphc.kernels.program.body.statement import Address, Call, Load, RegisterProgram, Store
 from graphc.kernels.program.epilogue import Epilogue
 from graphc.kernels.program.nest import Border
-from graphc.kernels.program.parts import PointwiseNest
+from graphc.kernels.program.pointwise_nest import PointwiseNest
 from graphc.ops.pointwise.logic import C_TYPES
 
 PLACE = ("int batch", "int row", "int column")

@@ -1,5 +1,5 @@
-// index.cuh: the gradient of a gather. Each sum is owned by one thread, which adds what the indices
-// send to it in ascending order: no atomics.
+// index.cuh: the gradient of a gather. One thread owns each sum and adds the elements with its
+// index in ascending order, without atomics.
 //
 // Few indices, or few rows: a warp owns one row of the table and 32 neighbours behind it. Its lanes
 // read 32 indices at a time and vote on which of them name the row; all lanes then add those

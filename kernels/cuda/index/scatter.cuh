@@ -1,5 +1,6 @@
-// scatter.cuh: elements into the places that indices name. A row is the axis at one index of the
-// others; it has one owner, so that elements join in ascending order of their index: no atomics.
+// scatter.cuh: elements stored at the positions that indices name. A row is the axis at one index
+// of the others. One thread owns it, so that elements are combined in ascending order of their
+// index, without atomics.
 //
 // Warps: a warp owns a row. Its lanes take 32 indices at a time; of lanes that name one place the
 // lowest joins first, the others wait for their turn.

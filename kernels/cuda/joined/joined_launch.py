@@ -218,6 +218,7 @@ class _JoinedText:
 
 
 def _copy(part: JoinedPart) -> list[str]:
+    """The statements of a copy."""
     source, target = map(place_text, part.addresses)
     size = COPIED_AT_ONCE if part.aligned else 1
     return [

@@ -1,7 +1,7 @@
-// shared_staging.cuh: a block's own rows of the arguments of a loop, in shared memory. A line, the block's share of
-// one argument, moves 16 bytes at a time: what the next iteration reads comes while this one computes,
-// and what the last one made goes. What iterations hand on is read where it was made, so that
-// none waits for memory.
+// shared_staging.cuh: a block's own rows of the arguments of a loop, in shared memory. A line, the
+// block's share of one argument, moves 16 bytes at a time: while an iteration computes, the inputs
+// of the next are loaded and the results of the last are stored. Values that pass from one
+// iteration to the next are read in place, so that none waits for memory.
 //
 // A line has two slots, one behind the other, of which iteration t has number t % 2. Neither
 // is filled before the barrier behind its last reader.

@@ -75,14 +75,14 @@ class _Tensors:
                 behind.update(node.outputs)
                 rest.append(node)
         self._narrow: dict[Value, Value] = {}
-        """What is stored in place of what a cast alone reads."""
+        """For values that only a cast reads: the cast's result, which is stored instead."""
         for value in behind:
             users = [n for n in rest if value in n.inputs]
             alone = len(users) == 1 and value not in body.outputs
             if alone and users[0].op.name == "cast":
                 self._narrow[value] = users[0].output
         self.following = [n for n in rest if n.output not in self._narrow.values()]
-        """The nodes behind the sums that are steps."""
+        """The nodes after the sums that are steps."""
 
     @property
     def kinds(self) -> set[str]:

@@ -33,7 +33,7 @@ from graphc.kernels.program.body.statement import (
     Load,
     Store,
 )
-from graphc.kernels.program.parts import PointwiseNest, make_pointwise_nest
+from graphc.kernels.program.pointwise_nest import PointwiseNest, make_pointwise_nest
 from graphc.ops.pointwise.logic import C_TYPES
 
 ORDER = (0, 2, 3, 1)

@@ -1,5 +1,5 @@
-// pointwise.cuh: one element after another, PerThread of them per thread. A launch may have several
-// parts, each with a range of blocks and a body of its own.
+// pointwise.cuh: element-wise code, PerThread elements per thread. A launch may have several parts,
+// each with a range of blocks and a body of its own.
 //
 // Block: any number of threads. A part of `count` elements has ceil(count / (threads * PerThread))
 // blocks. Neighbouring threads have neighbouring elements, or runs of them. No shared memory.

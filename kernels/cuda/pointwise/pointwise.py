@@ -31,8 +31,8 @@ from graphc.kernels.program.body.names import Identifiers, Pointers
 from graphc.kernels.program.body.statement import RegisterProgram, joined
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import GridLaunch, Kernel
-from graphc.kernels.program.parts import PointwiseNest, group_outputs, make_pointwise_nest
 from graphc.kernels.program.pieces import space
+from graphc.kernels.program.pointwise_nest import PointwiseNest, group_outputs, make_pointwise_nest
 from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
 
@@ -115,6 +115,7 @@ def _by_patches(
     names: Identifiers,
     pointers: Pointers,
 ) -> Kernel:
+    """The kernel whose blocks take patches."""
     body, (rows, columns) = node.body, patches
     part = make_pointwise_nest(body, group, Domain(patches), pointers, names)
     nest = hoist(bind(plain_nest(part), "thread"))

@@ -1,5 +1,5 @@
-// relayout.cuh: values whose channels run fastest, from and to row-major ones: [outer][channels]
-// [pixels] as [outer][pixels][width]. What lies behind the channels is never read.
+// relayout.cuh: conversion between channels-last and row-major values: [outer][channels][pixels] as
+// [outer][pixels][width]. Padding after the channels is never read.
 //
 // A block moves a tile of Across channels by Along pixels through shared memory, so that neighbouring
 // threads read and write neighbours. Grid: Relayout::blocks.

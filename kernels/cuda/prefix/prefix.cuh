@@ -1,4 +1,4 @@
-// prefix.cuh: running results along Columns elements for each of Rows rows.
+// prefix.cuh: running results along Columns elements of each of Rows rows.
 //
 // A state is what elements have come to: `value`, for extremes also `place`. join(a, b) is the
 // state of a's elements and then b's; it is associative. each(a, b, f) is f of each register. A

@@ -1,4 +1,4 @@
-// sort.cuh: elements of rows in order.
+// sort.cuh: sorted elements of rows.
 //
 // An element becomes an entry: a number that grows in the order wanted, its key above, its place
 // below, so that no two are equal and equal keys stay in order. The lowest bit tells a negative

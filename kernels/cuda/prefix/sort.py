@@ -33,14 +33,14 @@ PER_THREAD = 4
 
 @dataclass(frozen=True)
 class Merge:
-    """A launch that merges pairs of runs into runs of `run` entries."""
+    """A launch that merges the sorted runs of each row in pairs."""
 
     runs: int
     """Runs of a row before it."""
     run: int
-    """Entries of a run after it."""
+    """Entries of a run before it."""
     next: int
-    """Runs of a row after it."""
+    """Entries of a run after it."""
     half: int
     """The half of the workspace that it reads."""
 
@@ -85,8 +85,8 @@ class _SortText:
         self.run = min(self.size, self.count)
         self._merges = tuple(merges(self.per_row, self.run, self.count))
         self.half = self.rows * max((m.runs * m.run for m in self._merges), default=0)
-        """Entries of half the workspace. Of an odd number of runs the last is merged with none and
-        takes the room of a pair."""
+        """Entries of half the workspace. With an odd number of runs the last has no partner but
+        takes the space of a pair."""
         self.workspace = 2 * self.half * self.entry_bytes
 
     def launches(self) -> Iterator[tuple[str, int, list[str]]]:

@@ -1,5 +1,5 @@
-// columns.cuh: what a contraction adds up along the columns of its output while it is in registers,
-// such as the statistics of a normalisation.
+// columns.cuh: sums along the columns of a contraction's output while it is in registers, such as
+// the statistics of a normalization.
 //
 // The Epilogue of such a contraction has
 //   Results    what is added up for the `run` columns of a thread, with identity() and combine()

@@ -56,12 +56,12 @@ class _GraphRewriter:
         self.names = Names(v.name for v in (*body.inputs, *body.producers))
         self.nodes: list[Node] = []
         self.depths: dict[Value, int] = {}
-        """How many reductions, one after another, lead to what follows from any."""
+        """The number of successive reductions that values depend on, if any."""
         self.known: dict[tuple[Op, tuple[Value, ...]], Value] = {}
         self.sums: Mapping[tuple[Op, tuple[Value, ...]], Node] = {
             (n.op, n.inputs): n for n in body.nodes if isinstance(n.op, Sum)
         }
-        """Of the body: what is made of a factor's sum may be there."""
+        """The body's sums, which may already contain a factored sum."""
         self.changed = False
 
     def add(self, node: Node) -> None:

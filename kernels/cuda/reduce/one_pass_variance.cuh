@@ -1,5 +1,5 @@
-// one_pass_variance.cuh: sums of squared deviations from a mean in one pass, about one of the elements
-// (one_pass_variance.py says how exact they are).
+// one_pass_variance.cuh: sums of squared deviations from a mean in one pass, shifted by one of the
+// elements (one_pass_variance.py derives their accuracy).
 #pragma once
 #include "cuda/shared/memory.cuh"
 

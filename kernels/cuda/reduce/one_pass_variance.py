@@ -1,17 +1,17 @@
-"""Sums of squared deviations from a mean in the pass over the data that sums them for the mean.
+"""Compute sums of squared deviations from a mean in the same pass that sums for the mean.
 
 Of n elements x, and with s one of them, the sum of (x - mean)^2 is
 
     sum (x - s)^2 - (sum (x - s))^2 / n
 
-and never below 0. What cancels is at most as many times as large as the result as s lies standard
-deviations from the mean, squared: one or two of 24 bits as a rule. As s is one of the elements,
-(s - mean)^2 is at most the whole sum of squares: whatever the data, no more than a few times
-n 2^-24 is lost of the result, where without s the square of mean / deviation would be. Elements
-that are all equal have the deviation 0.
+and never below 0. The terms that cancel are larger than the result by at most the square of the
+distance from s to the mean in standard deviations: one or two of 24 bits as a rule. As s is one of
+the elements, (s - mean)^2 is at most the whole sum of squares. So, whatever the data, the result
+loses no more than a few times n 2^-24; without s it could lose the square of mean / deviation.
+Equal elements have the deviation 0.
 
-Each thread takes the first element that it meets as its s. Where two partial results are joined,
-with s and s + d, the second becomes one about s (`Deviations` in one_pass_variance.cuh):
+Each thread takes its first element as s. When two partial results with s and s + d are combined,
+the second becomes one about s (`Deviations` in one_pass_variance.cuh):
 
     sum (x - s)^2 = sum (x - s - d)^2 + d (2 sum (x - s - d) + n d).
 """

@@ -1,5 +1,5 @@
-// reduce.cuh: reductions of Columns elements for each of Rows rows, one after another, with
-// element-wise work between them. The elements of a stage see the results of the stages before.
+// reduce.cuh: reductions of Columns elements of each of Rows rows, one after another, with
+// element-wise work in between. A stage sees the results of the stages before it.
 //
 // A stage is a struct of results with
 //   identity()         the results of no elements

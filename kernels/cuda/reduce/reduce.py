@@ -97,7 +97,7 @@ def choose_shape(found: Rows) -> Shape:
     accesses = found.loop_program.accesses
     rows, columns = (math.prod(extents[d] for d in axes) for axes in (kept, reduced))
     read = [math.prod(n for n, s in zip(extents, a.strides, strict=True) if s) for a in accesses]
-    """The elements of each operand: a value for each row has but few."""
+    """The elements of each operand; an operand with one value per row has few."""
 
     def along_axis(axis: int) -> int:
         return sum(n for n, a in zip(read, accesses, strict=True) if a.strides[axis] == 1)

@@ -19,7 +19,9 @@ class RunText:
     """Prints loads, addresses and indices of the elements that a thread accesses at once."""
 
     rows: Rows
+    """The loops over rows."""
     shape: Shape
+    """The division among threads."""
     index: str
     """The C++ index type."""
 
@@ -60,6 +62,7 @@ class RunText:
         )
 
     def _address(self, statement: Statement) -> Address | None:
+        """The address of an unconditional load or store; None for other statements."""
         return plain_address(statement, self._values)
 
     def _loads(self, program: RegisterProgram) -> dict[Address, str]:
@@ -102,5 +105,6 @@ class RunText:
         return self._indices("column", self.rows.reduced_axes, program)
 
     def _bytes(self, address: Address) -> int:
+        """Bytes that a thread moves at once."""
         size = self._values[address.pointer].type.numpy_dtype.itemsize
         return size * self.shape.length if self._varies(address) else size

@@ -64,6 +64,7 @@ class ReduceText(RunText):
 
     @property
     def stages(self) -> list[RowLoop]:
+        """The loops that have sums."""
         return [loop for loop in self.rows.loops if loop.sums]
 
     @property
@@ -186,6 +187,7 @@ class ReduceText(RunText):
 
     @cached_property
     def _kept_loads(self) -> dict[Address, str]:
+        """The loads that a thread keeps for all loops."""
         return self._loads(joined(loop.body for loop in self.rows.loops))
 
     def _loop(self, number: int) -> list[str]:

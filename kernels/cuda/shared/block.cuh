@@ -1,5 +1,5 @@
-// block.cuh: the block whose work a template does: one of a launch of its own, or one that is played
-// by the blocks of a joined launch, in which several launches are one.
+// block.cuh: the block whose work a template does: a block of its own launch, or one that the
+// blocks of a joined launch run, in which several launches are one.
 //
 // Both have threads(), whole warps; x() and y(), the block's place in its grid; sync(), a barrier of
 // its threads; and shared<T, Count>(), memory of the block for Count values of T, of which a template

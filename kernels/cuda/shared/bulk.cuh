@@ -1,6 +1,7 @@
-// bulk.cuh: copies of whole tiles, which one thread starts and TMA makes (cp.async.bulk.tensor), the
-// barriers that count their bytes (mbarrier), and clusters of blocks, which share what is copied and
-// read each other's shared memory. As in intrinsics.cuh each has a twin; all of it needs sm_90.
+// bulk.cuh: copies of whole tiles, which one thread starts and TMA performs (cp.async.bulk.tensor),
+// barriers that count their bytes (mbarrier), and clusters of blocks, which share copied tiles and
+// read each other's shared memory. As in intrinsics.cuh each function has a host twin; all of it
+// needs sm_90.
 //
 // A barrier is a word of shared memory. Its phase ends when so many arrivals have come as it was
 // told at first, and as many bytes as they said; it then waits for the next. A thread waits for the

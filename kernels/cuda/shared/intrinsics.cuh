@@ -1,7 +1,7 @@
-// intrinsics.cuh: inline PTX as named device functions; what needs more than sm_80 is in bulk.cuh and
-// warp_groups.cuh. Each has a twin in C++ for a host that plays the device: it defines GRAPHC_SIM and
-// the graphc_sim_* functions below. Needs sm_80 and C++17. No header of the toolkit or of the standard
-// library is included.
+// intrinsics.cuh: inline PTX as named device functions; what needs more than sm_80 is in bulk.cuh
+// and warp_groups.cuh. Each has a C++ twin for a host that simulates the device, which defines
+// GRAPHC_SIM and the graphc_sim_* functions below. Needs sm_80 and C++17. It includes no header of
+// the toolkit or of the standard library.
 #pragma once
 
 #define GRAPHC_INLINE __device__ __forceinline__

@@ -78,7 +78,9 @@ class Signature:
     in `inplace` pairs are not `__restrict__`."""
 
     pointers: Mapping[Value, str]
+    """Parameter names by value."""
     body: Graph
+    """The kernel's body."""
     inplace: tuple[tuple[int, int], ...] = ()
     workspace: bool = False
     """Whether it has a workspace."""
@@ -95,10 +97,12 @@ class Signature:
         ) + ((f"unsigned char*{' __restrict__' * restrict}",) if self.workspace else ())
 
     def names(self) -> tuple[str, ...]:
+        """The parameters' names."""
         names = tuple(self.pointers[v] for v in (*self.body.inputs, *self.body.outputs))
         return names + (("workspace",) if self.workspace else ())
 
     def parameters(self, restrict: bool = True) -> tuple[str, ...]:
+        """The declarations of the parameters."""
         return tuple(f"{t} {n}" for t, n in zip(self.types(restrict), self.names(), strict=True))
 
 

@@ -1,5 +1,5 @@
-// math.cuh: the scalars of a kernel and the functions that expressions are written in. They carry
-// the names of kernels/cpu/shared/simd.h, where a register holds a vector and here one element.
+// math.cuh: the scalar types of a kernel and the functions that expressions use. They have the
+// names of kernels/cpu/shared/simd.h, where a register holds a vector; here it holds one element.
 #pragma once
 #include "cuda/shared/intrinsics.cuh"
 

@@ -1,7 +1,7 @@
-// memory.cuh: elements between memory and registers. The text of an expression is common to all
-// devices: it counts live lanes, gives strides from lane to lane and, for indices that a padded or
-// strided view has scaled, divisors. A register here is one lane, so that most of them play no
-// part. Booleans are bytes in memory, of value 0 or 1.
+// memory.cuh: loads and stores of elements. The text of an expression is the same for all devices:
+// it passes live lanes, strides from lane to lane and, for scaled indices of padded or strided
+// views, divisors. A register here is one lane, so most of these have no effect. Booleans are bytes
+// in memory, of value 0 or 1.
 #pragma once
 #include "cuda/shared/block.cuh"
 #include "cuda/shared/math.cuh"

@@ -18,7 +18,7 @@ from graphc.kernels.program.body.statement import (
     Store,
 )
 from graphc.kernels.program.body.window import WINDOWS
-from graphc.kernels.program.parts import PointwiseNest
+from graphc.kernels.program.pointwise_nest import PointwiseNest
 from graphc.ops.pointwise.logic import C_TYPES
 
 RUN = 4

@@ -1,7 +1,7 @@
-// tickets.cuh: the last of several blocks to have done its share goes on with what all have left, without
-// a second launch. A block stores its share in memory, then draws a ticket: how many did before it.
-// The one that draws the last ticket sees what the others have stored, and adds the shares in their
-// order, so that the bits do not depend on which block that is.
+// tickets.cuh: lets the last of several blocks to finish combine the results of all, without a
+// second launch. A block stores its share in memory, then draws a ticket: the number of blocks
+// before it. The block with the last ticket sees what the others have stored and adds the shares in
+// block order, so that the bits do not depend on which block that is.
 //
 // The counter of tickets is 0 before and behind a launch: the last draw sets it back. So it needs no
 // memset, and a captured launch may be played again; launches that share counters must not be at once.

@@ -1,5 +1,5 @@
-// warp_groups.cuh: products of a warp group, four warps, that go on beside its threads and read shared
-// memory by themselves (wgmma). As in intrinsics.cuh each has a twin; all of it needs sm_90a.
+// warp_groups.cuh: asynchronous products of a warp group (four warps), which read shared memory
+// themselves (wgmma). As in intrinsics.cuh each function has a host twin; all of it needs sm_90a.
 #pragma once
 #include "cuda/shared/intrinsics.cuh"
 

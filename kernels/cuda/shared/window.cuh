@@ -1,5 +1,5 @@
-// window.cuh: pooling of [n, c, h, w] and its gradients, read in place: of one element, or of a run of
-// Live neighbours that have the same pixels, as channels where they run fastest.
+// window.cuh: pooling of [n, c, h, w] and its gradients, read in place, of one element or of a run
+// of Live neighbours with the same pixels, such as channels in channels-last images.
 //
 // The functions take the inputs at row 0 and column 0 of the element's own image, or the first's, and
 // the element's row and column. The names and arguments are those of kernels/cpu/shared/window.h; strides

@@ -49,31 +49,32 @@ class BodyWriter(StatementWriter):
         self._more_inputs = frozenset(inputs)
 
     def _in_memory(self, value: Value) -> bool:
+        """Whether `value` is read from memory."""
         return value in self.body.input_set or value in self._more_inputs
 
-    def value(self, value: Value, places: Indices, guards: Guards = ()) -> str:
+    def value(self, value: Value, indices: Indices, guards: Guards = ()) -> str:
         if value in self._given:
-            at = self._canonical_indices(value, places)
+            at = self._canonical_indices(value, indices)
             assert at in self._given[value], f"{value} is read at {at}"
             return self._given[value][at]
-        key = (value, places, guards)
+        key = (value, indices, guards)
         if key not in self._known:
             if self._in_memory(value):
-                self._known[key] = self.load(value, value.type, places, guards)
+                self._known[key] = self.load(value, value.type, indices, guards)
             else:
-                self._compute(self.body.producers[value], value, places, guards)
+                self._compute(self.body.producers[value], value, indices, guards)
         return self._known[key]
 
     def bind(
         self,
         value: Value,
-        places: Indices,
+        indices: Indices,
         register: str,
         axes: frozenset[int] | None = None,
     ) -> None:
-        """Declare that `register` holds `value` at `places`, and varies along the domain `axes`
+        """Declare that `register` holds `value` at `indices`, and varies along the domain `axes`
         (None: all). The value is not computed elsewhere."""
-        self._given.setdefault(value, {})[self._canonical_indices(value, places)] = register
+        self._given.setdefault(value, {})[self._canonical_indices(value, indices)] = register
         self.axes[register] = frozenset(range(self.domain.rank)) if axes is None else axes
 
     def forget(self, keep: frozenset[int] | None) -> None:
@@ -82,8 +83,8 @@ class BodyWriter(StatementWriter):
         known = self._known.items()
         self._known = {k: r for k, r in known if keep is not None and self.axes[r] <= keep}
 
-    def _canonical_indices(self, value: Value, places: Sequence[AffineIndex]) -> Indices:
-        """`places` of `value` with constant 0 for axes of one element, where guards exclude other
+    def _canonical_indices(self, value: Value, indices: Sequence[AffineIndex]) -> Indices:
+        """`indices` of `value` with constant 0 for axes of one element, where guards exclude other
         indices."""
         extents = self.domain.extents
         return tuple(
@@ -93,7 +94,7 @@ class BodyWriter(StatementWriter):
             )
             if own > 1
             else self.domain.constant(0)
-            for p, own in zip(places, value.type.shape, strict=True)
+            for p, own in zip(indices, value.type.shape, strict=True)
         )  # fmt: skip
 
     def store_all(self, pieces: Sequence[tuple[Value, Piece]]) -> None:
@@ -103,22 +104,22 @@ class BodyWriter(StatementWriter):
         for (value, piece), register in zip(pieces, registers, strict=True):
             self.store(value, piece.target, register)
 
-    def source(self, value: Value, places: Indices) -> tuple[Value, Type, Indices]:
+    def source(self, value: Value, indices: Indices) -> tuple[Value, Type, Indices]:
         if self._in_memory(value):
-            return value, value.type, places
+            return value, value.type, indices
         node = self.body.producers[value]
         (inner,) = node.inputs
         if node.op.converts_reads:
-            return self.source(inner, places)
+            return self.source(inner, indices)
         assert isinstance(node.op, View), f"{node.op.name} of {value} is not read in place"
         index = node.op.index(inner.type)
         if index is not None:
-            return self.source(inner, self._compose(index, places))
-        return self._reshaped(value, inner), value.type, places
+            return self.source(inner, self._compose(index, indices))
+        return self._reshaped(value, inner), value.type, indices
 
-    def address(self, value: Value, places: Indices) -> AffineAccess:
+    def address(self, value: Value, indices: Indices) -> AffineAccess:
         """The access to `value`, a view of an input, in the input's memory."""
-        _, type, inner = self.source(value, places)
+        _, type, inner = self.source(value, indices)
         return memory_access(type, inner, self.domain)
 
     def _reshaped(self, value: Value, inner: Value) -> Value:
@@ -131,40 +132,43 @@ class BodyWriter(StatementWriter):
         assert inner.type.layout.axis is None, f"a reshape of {inner.type} moves elements"
         return inner
 
-    def _compose(self, index: Sequence[Affine], places: Sequence[AffineIndex]) -> Indices:
-        return tuple(compose_index(a, places, self.domain.rank) for a in index)
+    def _compose(self, index: Sequence[Affine], indices: Sequence[AffineIndex]) -> Indices:
+        """The indices of a view's operand, where the view is read at `indices`."""
+        return tuple(compose_index(a, indices, self.domain.rank) for a in index)
 
-    def _compute(self, node: Node, value: Value, places: Indices, guards: Guards) -> None:
-        """Compute `value` at (places, guards) and record its register in `_known`."""
+    def _compute(self, node: Node, value: Value, indices: Indices, guards: Guards) -> None:
+        """Compute `value` at (indices, guards) and record its register in `_known`."""
         op = node.op
         if op.name in SPECIAL:
-            registers = SPECIAL[op.name](self, node, places, guards)
+            registers = SPECIAL[op.name](self, node, indices, guards)
             for output, register in zip(node.outputs, registers, strict=True):
-                self._known[output, places, guards] = register
+                self._known[output, indices, guards] = register
             return
         if isinstance(op, View):
-            register = self._view(node, value, places, guards)
+            register = self._view(node, value, indices, guards)
         elif isinstance(op, Source):
-            register = self._constant(value, op.reference()[0], places)
+            register = self._constant(value, op.reference()[0], indices)
         else:
             assert isinstance(op, Pointwise), f"{op.name} is not part of a pointwise body"
-            register = self._pointwise(op, node, value, places, guards)
-        self._known[value, places, guards] = register
+            register = self._pointwise(op, node, value, indices, guards)
+        self._known[value, indices, guards] = register
 
-    def _view(self, node: Node, value: Value, places: Indices, guards: Guards) -> str:
+    def _view(self, node: Node, value: Value, indices: Indices, guards: Guards) -> str:
+        """The register of a view, read through its operand."""
         (inner,) = node.inputs
         index = node.op.index(inner.type)
         if index is not None:
-            return self.value(inner, self._compose(index, places), guards)
-        return self.load(self._reshaped(value, inner), value.type, places, guards)
+            return self.value(inner, self._compose(index, indices), guards)
+        return self.load(self._reshaped(value, inner), value.type, indices, guards)
 
-    def _constant(self, value: Value, array: Array, places: Sequence[AffineIndex]) -> str:
+    def _constant(self, value: Value, array: Array, indices: Sequence[AffineIndex]) -> str:
+        """The register of a constant's element."""
         dtype = value.type.dtype
         if array.size == 1:
             return self.constant(value.name, dtype, array.reshape(())[()])
         pointer = self.names.fresh(value.name, "data")
         self.arrays[pointer] = array
-        access = linear_index(value.type.shape, places, self.domain)
+        access = linear_index(value.type.shape, indices, self.domain)
         return self._load(value.name, dtype, pointer, access, TRUE)
 
     def _pointwise(
@@ -172,12 +176,13 @@ class BodyWriter(StatementWriter):
         op: Pointwise,
         node: Node,
         value: Value,
-        places: Indices,
+        indices: Indices,
         guards: Guards,
     ) -> str:
+        """The register of a pointwise op's result."""
         shape = value.type.shape
         operands = [
-            self.value(v, broadcast_indices(v.type.shape, shape, places, self.domain), guards)
+            self.value(v, broadcast_indices(v.type.shape, shape, indices, self.domain), guards)
             for v in node.inputs
         ]
         dtype, formula = value.type.dtype, _formula(op, node)
@@ -185,6 +190,7 @@ class BodyWriter(StatementWriter):
 
 
 def _formula(op: Pointwise, node: Node) -> Formula:
+    """The formula of a pointwise node; casts depend on the dtypes."""
     dtypes, dtype = [v.type.dtype for v in node.inputs], node.output.type.dtype
     if op.name in ("cast", "widen"):
         return _cast(dtypes[0], dtype)

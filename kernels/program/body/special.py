@@ -1,7 +1,7 @@
 """Lower ops that are more than one expression per element: pad and concat, iota and Philox, take
 and searchsorted.
 
-Each function writes the statements of one node at `places` under `guards` and returns the register
+Each function writes the statements of one node at `indices` under `guards` and returns the register
 of each output.
 """
 
@@ -27,38 +27,38 @@ from graphc.ops.base import Affine
 from graphc.ops.pointwise.logic import C_TYPES
 
 
-def iota(walk: StatementWriter, node: Node, places: Indices, guards: Guards) -> tuple[str, ...]:
+def iota(walk: StatementWriter, node: Node, indices: Indices, guards: Guards) -> tuple[str, ...]:
     """The index along the op's axis."""
     op: Any = node.op
-    access = index_access(places[op.axis], walk.domain)
+    access = index_access(indices[op.axis], walk.domain)
     dtype = node.output.type.dtype
     iota = NamedFunction("iota", (C_TYPES[dtype], access.lane_stride, access.divisor))
     return (walk.compute(node.output.name, dtype, iota, access, operations=0),)
 
 
 def philox_uniform(
-    walk: StatementWriter, node: Node, places: Indices, guards: Guards
+    walk: StatementWriter, node: Node, indices: Indices, guards: Guards
 ) -> tuple[str, ...]:
     """A uniform random number from the op's seed, its number, the step and the element index."""
     op: Any = node.op
     step = walk.value(node.inputs[0], (), guards)
-    access = linear_index(node.output.type.shape, places, walk.domain)
+    access = linear_index(node.output.type.shape, indices, walk.domain)
     lanes = (access.lane_stride, access.divisor)
     key = word_literal(int(op.seed) & 0xFFFFFFFF), word_literal(op.number)
     results = [(node.output.name, "f32")]
     return walk.call(results, "philox_uniform", lanes, *key, step, access, live=False)
 
 
-def pad(walk: StatementWriter, node: Node, places: Indices, guards: Guards) -> tuple[str, ...]:
+def pad(walk: StatementWriter, node: Node, indices: Indices, guards: Guards) -> tuple[str, ...]:
     """The input's element, or the op's fill value outside the input."""
     op: Any = node.op
     x = node.inputs[0]
     name, dtype = node.output.name, x.type.dtype
     inner: list[AffineIndex] = []
     added: list[Guard] = []
-    for d, place in enumerate(places):
+    for d, index in enumerate(indices):
         gap = op.interior[d] + 1
-        shifted = compose_index(Affine((1,), -op.low[d]), (place,), walk.domain.rank)
+        shifted = compose_index(Affine((1,), -op.low[d]), (index,), walk.domain.rank)
         shifted = AffineIndex(shifted.coefficients, shifted.offset, shifted.divisor * gap)
         verdict = bounds_guard(shifted, x.type.shape[d], walk.domain)
         if verdict is False:
@@ -75,17 +75,17 @@ def pad(walk: StatementWriter, node: Node, places: Indices, guards: Guards) -> t
     return (walk.compute(name, dtype, NamedFunction("select"), condition, register, outside),)
 
 
-def concat(walk: StatementWriter, node: Node, places: Indices, guards: Guards) -> tuple[str, ...]:
+def concat(walk: StatementWriter, node: Node, indices: Indices, guards: Guards) -> tuple[str, ...]:
     """The element, from the input that contains it."""
     op: Any = node.op
     dtype, start = node.output.type.dtype, 0
     candidates: list[tuple[Guard | None, str]] = []
     for value in node.inputs:
         extent = value.type.shape[op.axis]
-        place = compose_index(Affine((1,), -start), (places[op.axis],), walk.domain.rank)
+        index = compose_index(Affine((1,), -start), (indices[op.axis],), walk.domain.rank)
         start += extent
-        at = (*places[: op.axis], place, *places[op.axis + 1 :])
-        verdict = bounds_guard(place, extent, walk.domain)
+        at = (*indices[: op.axis], index, *indices[op.axis + 1 :])
+        verdict = bounds_guard(index, extent, walk.domain)
         if isinstance(verdict, Guard):
             # Exactness is the business of the guard that brought the divisor.
             whole = guards if verdict in guards else (*guards, verdict)
@@ -100,13 +100,13 @@ def concat(walk: StatementWriter, node: Node, places: Indices, guards: Guards) -
     return (result,)
 
 
-def take(walk: StatementWriter, node: Node, places: Indices, guards: Guards) -> tuple[str, ...]:
+def take(walk: StatementWriter, node: Node, indices: Indices, guards: Guards) -> tuple[str, ...]:
     """The element of the table at the index along the op's axis that the second input holds."""
     op: Any = node.op
-    indices = node.inputs[1]
-    last = op.axis + indices.type.rank
-    index = walk.value(indices, places[op.axis : last], guards)
-    return _taken(walk, node, op.axis, index, places[: op.axis], places[last:], guards)
+    positions = node.inputs[1]
+    last = op.axis + positions.type.rank
+    index = walk.value(positions, indices[op.axis : last], guards)
+    return _taken(walk, node, op.axis, index, indices[: op.axis], indices[last:], guards)
 
 
 def _taken(
@@ -132,22 +132,22 @@ def _taken(
 
 
 def take_along_axis(
-    walk: StatementWriter, node: Node, places: Indices, guards: Guards
+    walk: StatementWriter, node: Node, indices: Indices, guards: Guards
 ) -> tuple[str, ...]:
     """The element of the table at the index that the second input holds for the same element."""
     op: Any = node.op
-    index = walk.value(node.inputs[1], places, guards)
-    return _taken(walk, node, op.axis, index, places[: op.axis], places[op.axis + 1 :], guards)
+    index = walk.value(node.inputs[1], indices, guards)
+    return _taken(walk, node, op.axis, index, indices[: op.axis], indices[op.axis + 1 :], guards)
 
 
 def searchsorted(
-    walk: StatementWriter, node: Node, places: Indices, guards: Guards
+    walk: StatementWriter, node: Node, indices: Indices, guards: Guards
 ) -> tuple[str, ...]:
     """The position of an element of the second input in the sorted row of the first."""
     op: Any = node.op
     table, values = node.inputs
-    register = walk.value(values, places, guards)
-    pointer, (base, step) = strides(walk, table, (*places[:-1], None))
+    register = walk.value(values, indices, guards)
+    pointer, (base, step) = strides(walk, table, (*indices[:-1], None))
     right, extent = str(op.right).lower(), table.type.shape[-1]
     shape = (base.lane_stride, base.divisor, step.offset, extent, right)
     condition = walk.condition(guards) if guards else TRUE

@@ -33,6 +33,7 @@ class Literal:
     holds in every lane, or, without one, an argument of a function."""
 
     text: str
+    """The C++ text."""
     value: Number
     dtype: str = ""
 
@@ -42,7 +43,9 @@ class Address:
     """The memory at `pointer`, offset by `access` if there is one."""
 
     pointer: str
+    """The C++ pointer."""
     access: AffineAccess | None = None
+    """The element offset; None for the pointer itself."""
 
 
 Argument = str | Literal | AffineAccess | Address
@@ -60,7 +63,9 @@ class NamedFunction:
     """The expression `name<settings>(operands)`; without a name, the operand itself."""
 
     name: str = ""
+    """The function's name; "" for none."""
     settings: tuple[object, ...] = ()
+    """Template arguments."""
 
     def scalar_expression(self, *operands: str) -> str:
         if not self.name:
@@ -84,7 +89,9 @@ class Statement:
     """A statement that defines `results` from `arguments`; subclasses print it."""
 
     results: tuple[Register, ...]
+    """The registers that it defines."""
     arguments: tuple[Argument, ...]
+    """What it uses."""
 
     @property
     def operands(self) -> tuple[str, ...]:
@@ -183,6 +190,7 @@ class Compute(Statement):
     """Computes a formula of registers and offsets."""
 
     formula: Formula
+    """The expression."""
     operations: int = 1
     """Arithmetic operations per element (`Pointwise.operations`); 0 for index arithmetic."""
 
@@ -199,6 +207,7 @@ class Call(Statement):
     """Calls `function<N, settings>`, a function of many instructions that mostly reads memory."""
 
     function: str
+    """The function's name."""
     settings: tuple[object, ...]
     """Template arguments after the number of lanes."""
     live: bool = True
@@ -222,6 +231,7 @@ class RegisterProgram:
     """Straight-line code: statements in order."""
 
     statements: tuple[Statement, ...]
+    """The statements in order."""
     arrays: Mapping[str, Array]
     """Constants of more than one element, by pointer name."""
     axes: Mapping[str, frozenset[int]]

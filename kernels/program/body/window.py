@@ -15,11 +15,11 @@ WINDOWS = ("max_pool2d", "max_pool2d_grad", "avg_pool2d", "avg_pool2d_grad")
 """Names of the ops that are lowered here."""
 
 
-def window(walk: StatementWriter, node: Node, places: Indices, guards: Guards) -> tuple[str, ...]:
-    """The registers of a pooling op's outputs, or of its gradient's, at `places`."""
+def window(walk: StatementWriter, node: Node, indices: Indices, guards: Guards) -> tuple[str, ...]:
+    """The registers of a pooling op's outputs, or of its gradient's, at `indices`."""
     op: Any = node.op
     assert not guards, f"{op.name} under pad or concat has windows that do not exist"
-    n, c, row, column = places
+    n, c, row, column = indices
     grad = op.name.endswith("_grad")
     output = node.outputs[0].type.shape[2:]
     inner = node.inputs[0].type.shape[2:]
@@ -47,19 +47,19 @@ def _windows_of_pixel(op: Any) -> int:
 
 
 def strides(
-    walk: StatementWriter, value: Value, places: tuple[AffineIndex | None, ...]
+    walk: StatementWriter, value: Value, indices: tuple[AffineIndex | None, ...]
 ) -> tuple[str, tuple[AffineAccess, ...]]:
-    """The pointer of the body input behind `value`, the access with the axes without a place at 0,
+    """The pointer of the body input behind `value`, the access with the axes without an index at 0,
     and for each of these axes an access whose offset is its stride in elements."""
 
     def at(free: int) -> tuple[str, AffineAccess]:
         whole = tuple(
-            walk.domain.constant(int(d == free)) if p is None else p for d, p in enumerate(places)
+            walk.domain.constant(int(d == free)) if p is None else p for d, p in enumerate(indices)
         )
         source, type, inner = walk.source(value, whole)
         return walk.pointers[source], memory_access(type, inner, walk.domain)
 
     pointer, base = at(-1)
-    free = [d for d, p in enumerate(places) if p is None]
+    free = [d for d, p in enumerate(indices) if p is None]
     steps = (at(d)[1].offset - base.offset for d in free)
     return pointer, (base, *(AffineAccess(s, base.strides) for s in steps))

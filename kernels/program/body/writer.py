@@ -42,11 +42,11 @@ class StatementWriter:
         self._statements: list[Statement] = []
         self._known: dict[object, str] = {}
 
-    def value(self, value: Value, places: Indices, guards: Guards = ()) -> str:
-        """The register that holds `value` at `places`; undefined where a guard fails."""
+    def value(self, value: Value, indices: Indices, guards: Guards = ()) -> str:
+        """The register that holds `value` at `indices`; undefined where a guard fails."""
         raise NotImplementedError
 
-    def source(self, value: Value, places: Indices) -> tuple[Value, Type, Indices]:
+    def source(self, value: Value, indices: Indices) -> tuple[Value, Type, Indices]:
         """The body input that `value` is a view of, the type that it is read with, and the
         indices."""
         raise NotImplementedError
@@ -57,9 +57,9 @@ class StatementWriter:
         own = (register.name for s in statements for register in s.results)
         return RegisterProgram(statements, self.arrays, {name: self.axes[name] for name in own})
 
-    def store(self, value: Value, places: Sequence[AffineIndex], register: str) -> None:
-        """Store `register` to the output `value` at `places`."""
-        address = Address(self.pointers[value], memory_access(value.type, places, self.domain))
+    def store(self, value: Value, indices: Sequence[AffineIndex], register: str) -> None:
+        """Store `register` to the output `value` at `indices`."""
+        address = Address(self.pointers[value], memory_access(value.type, indices, self.domain))
         lanes = value.type.layout.axis is not None and self.domain.lane is not None
         self._statements.append(Store((), (address, register), lanes))
 
@@ -102,9 +102,9 @@ class StatementWriter:
         self.axes.update(dict.fromkeys(registers, depends))
         return registers
 
-    def load(self, value: Value, type: Type, places: Sequence[AffineIndex], guards: Guards) -> str:
-        """A register that holds the body input `value`, read with `type`, at `places`."""
-        access = memory_access(type, places, self.domain)
+    def load(self, value: Value, type: Type, indices: Sequence[AffineIndex], guards: Guards) -> str:
+        """A register that holds the body input `value`, read with `type`, at `indices`."""
+        access = memory_access(type, indices, self.domain)
         condition = self.condition(guards) if guards or access.divisor != 1 else None
         return self._load(value.name, type.dtype, self.pointers[value], access, condition)
 

@@ -1,4 +1,5 @@
-// What surrounds a call, as a Python module of three functions: a small step takes some microseconds in all.
+// The Python module around a call, with three functions: a small step takes only some microseconds
+// in all.
 //
 // It is there where the player is built with the headers of Python and NumPy (GRAPHC_CALLER); runtime/cpu/caller.py holds the same
 // functions in Python. A kind is the shape and the dtype of an array, (tuple of int, numpy.dtype).

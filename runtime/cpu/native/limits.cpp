@@ -1,5 +1,5 @@
-// What this machine can do at most: multiply-adds on full vectors, and bytes read and written
-// where no cache holds them. Both are the best of a few windows of some milliseconds.
+// The peak rates of this machine: multiply-adds on full vectors, and bytes read and written beyond
+// the caches. Both are the best of a few windows of some milliseconds.
 #include <algorithm>
 #include <chrono>
 #include <thread>

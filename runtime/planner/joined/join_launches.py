@@ -171,9 +171,11 @@ class _Run:
     """Steps that become a joined launch."""
 
     plan: Plan
+    """The plan."""
     first: int
     """The number of the first step."""
     parts: list[LaunchPart | RepeatedParts] = field(default_factory=list)
+    """The parts, as the plan has them."""
     texts: list[JoinedStep] = field(default_factory=list)
     """The parts, as they are printed."""
     pointers: dict[tuple[str, int], Range] = field(default_factory=dict)
@@ -238,7 +240,8 @@ class _Walk:
         self.run = run
         self.reads: list[tuple[Range, bool]] = []
         self.writes: list[tuple[Range, bool]] = []
-        """What has been touched since all waited, each with whether one block alone did it."""
+        """Ranges touched since the last barrier of all blocks, each with whether a single block
+        touched it."""
         self.must_wait = False
 
     def items(

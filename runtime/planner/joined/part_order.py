@@ -20,6 +20,7 @@ class PartPhase:
     number: int
     """The step's number."""
     step: Step
+    """The step."""
     launch: int = 0
     """The number of the launch among the kernel's."""
     alone: bool = False
@@ -27,11 +28,13 @@ class PartPhase:
 
     @property
     def reads(self) -> tuple[Range, ...]:
+        """The ranges that it reads."""
         step = self.step
         return (step.source,) if isinstance(step, Copy) else getattr(step, "reads", ())
 
     @property
     def writes(self) -> tuple[Range, ...]:
+        """The ranges that it writes."""
         step = self.step
         return (step.target,) if isinstance(step, Copy) else getattr(step, "writes", ())
 

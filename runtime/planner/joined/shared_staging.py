@@ -123,9 +123,9 @@ class _StagedLines:
         self.lines: list[StagedLine] = []
         self.places: dict[Key, StagedPlace] = {}
         self.sources: dict[Key, list[Source | None]] = defaultdict(list)
-        """By iteration."""
+        """The source of each read, by iteration."""
         self.stays: dict[Key, set[int]] = defaultdict(set)
-        """The iterations whose writes nothing writes over."""
+        """The iterations whose writes are not overwritten."""
         self.end = 0
         last: dict[tuple[str, int], tuple[int, Key]] = {}
         for t in range(count):

@@ -31,7 +31,9 @@ class Packing:
     """The start of each work buffer and the end of the last, in aligned bytes."""
 
     starts: Mapping[int, int]
+    """The byte offset of each work buffer, by number."""
     peak_bytes: int
+    """The end of the last buffer."""
 
 
 def plan_memory(

@@ -1,17 +1,19 @@
-"""Offsets for buffers in one arena: those in conflict lie apart, and the arena is small.
+"""Choose offsets for buffers in one arena: conflicting buffers do not overlap, and the arena is
+small.
 
-This is dynamic storage allocation, which is NP-hard. A packing in which nothing can sink stands
-like a pile: each buffer lies at 0 or on one that it conflicts with, and so it can be built from the
-bottom. Always the buffer comes next that can lie lowest; of those that can lie equally low, the one
-of the first rank. (Best fit of Burke, Kendall and Whitwell, 2004, which Sekiyama et al., 2018,
-brought to the memory of networks, here for any conflict graph instead of lifetimes on a line; that
-a pile can be the best packing is the canonical form of MiniMalloc: Moffitt, ASPLOS 2023.)
+This is dynamic storage allocation, which is NP-hard. A packing in which no buffer can move down is
+like a pile: each buffer is at 0 or on one that it conflicts with, so the pile can be built from the
+bottom. The next buffer is always the one that can be placed lowest, and among equals the one of
+first rank. (This is the best fit of Burke, Kendall and Whitwell, 2004, which Sekiyama et al., 2018,
+applied to the memory of networks, here for any conflict graph instead of lifetimes on a line; that
+a pile can be an optimal packing is the canonical form of MiniMalloc: Moffitt, ASPLOS 2023.)
 
-A few ranks make the greedy piles: by the bytes that a buffer conflicts with, by how many buffers
-that is, by its size, by products of these. The search is a local one on ranks, in several rows at
-once: each round gives one or two buffers another rank in every row, a buffer at the top of the
-pile, one beside it or any, and keeps what is not worse; now and then the best row takes the place
-of the worst. Its effort is counted in work, not in seconds, so that equal buffers lie equally.
+A few ranks give greedy piles: by the bytes that a buffer conflicts with, by the number of these
+buffers, by its size, and by products of these. The search is a local one on ranks, in several rows
+at once. Each round gives one or two buffers another rank in every row (a buffer at the top of the
+pile, a neighbour of one, or any) and keeps what is not worse; from time to time the best row
+replaces the worst. Its effort is counted in work, not in seconds, so that equal buffers always get
+equal offsets.
 """
 
 from __future__ import annotations
@@ -28,27 +30,27 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 BRIEF, LONG = 3_000_000, 400_000_000
-"""The work of a search in comparisons of buffers, those of one step counted as `STEP` more: 30 ms
+"""The work of a brief and a long search in comparisons of buffers, with `STEP` more per step: 30 ms
 or 3 seconds of a core."""
 STEP = 500
-"""Comparisons that a step costs beside those of its buffers."""
+"""Comparisons that a step costs besides those of its buffers."""
 ROWS = 8
-"""Piles that the search builds at a time: more of them cost less time each, and learn more slowly
+"""Piles that the search builds at a time: more of them cost less time each, but learn more slowly
 from one another."""
 EXCHANGE = 50
-"""Rounds between two replacements of the worst row."""
+"""Rounds between replacements of the worst row."""
 MANY = 2000
-"""More buffers than this are piled by lists of neighbours, not by rows of flags: a step then costs
-what a buffer conflicts with."""
+"""The number of buffers beyond which piles are built from lists of neighbours, not from rows of
+flags: a step then costs as much as a buffer has conflicts."""
 PLACED = np.iinfo(np.int64).max
 
 
 def pack(sizes: Sequence[int], conflicts: Flags, bound: int, work: int = BRIEF) -> list[int]:
-    """Starts such that conflicting buffers lie apart, in bytes.
+    """Byte offsets at which conflicting buffers do not overlap.
 
-    `sizes` are bytes, multiples of the alignment; `conflicts[a, b]` says whether a and b must not
-    overlap. After the greedy piles a search of that much `work` goes on until the arena ends at
-    `bound`.
+    `sizes` are bytes, multiples of the alignment; `conflicts[a, b]` tells whether a and b must not
+    overlap. After the greedy piles, a search of `work` comparisons continues until the arena ends
+    at `bound`.
     """
     assert all(size == aligned(size) for size in sizes)
     if not sizes:
@@ -66,8 +68,8 @@ def pack(sizes: Sequence[int], conflicts: Flags, bound: int, work: int = BRIEF) 
 def _greedy_piles(
     ranks: Numbers, sizes: Numbers, conflicts: Flags, bound: int
 ) -> tuple[Numbers, Numbers]:
-    """Starts and height of the pile of each row of `ranks`; of the first alone where it ends at
-    `bound`, and of many buffers up to the first that does."""
+    """Starts and height of the pile of each row of `ranks`. Stops at a pile that ends at `bound`:
+    after the first, or with many buffers after any."""
     if len(sizes) <= MANY:
         starts = _piles(ranks[:1], sizes, conflicts)
         if (starts + sizes).max() > bound:
@@ -92,14 +94,14 @@ def _greedy_ranks(sizes: Numbers, conflicts: Flags) -> Numbers:
 
 
 def ranks_of(keys: np.ndarray[Any, Any]) -> Numbers:
-    """The rank of each key in its row, from 0 (least); equal keys in their order."""
+    """The rank of each key in its row, from 0 (least); equal keys in order."""
     order = np.argsort(keys, axis=1, kind="stable")
     return np.argsort(order, axis=1, kind="stable").astype(np.int64)
 
 
 def _pile(rank: Numbers, sizes: Numbers, neighbours: Sequence[np.ndarray[Any, Any]]) -> Numbers:
-    """`_piles` of one row, for so many buffers that each conflicts with few of them: with
-    `neighbours`, the numbers of those, in place of rows of flags."""
+    """As `_piles` for one row, with `neighbours`, the numbers of conflicting buffers, in place of
+    rows of flags; for many buffers with few conflicts each."""
     count = len(rank)
     keys, starts = rank.copy(), np.empty_like(rank)
     for _ in range(count):
@@ -113,10 +115,10 @@ def _pile(rank: Numbers, sizes: Numbers, neighbours: Sequence[np.ndarray[Any, An
 
 
 def _piles(ranks: Numbers, sizes: Numbers, conflicts: Flags) -> Numbers:
-    """Starts [rows, buffers] of the pile that each row of ranks makes.
+    """Starts [rows, buffers] of the pile of each row of ranks.
 
-    A key is the least place at which a buffer can lie, times their count, plus its rank: the least
-    key is the next to be placed.
+    A buffer's key is its least possible start times the number of buffers, plus its rank; the
+    buffer with the least key is placed next.
     """
     rows, count = ranks.shape
     each = np.arange(rows)
@@ -132,7 +134,7 @@ def _piles(ranks: Numbers, sizes: Numbers, conflicts: Flags) -> Numbers:
 
 
 def _search(rank: Numbers, sizes: Numbers, conflicts: Flags, bound: int, rounds: int) -> Numbers:
-    """The lowest pile that is found from `rank` on in so many `rounds`."""
+    """The lowest pile found from `rank` in `rounds` rounds."""
     dice = np.random.default_rng(0)
     count, each = len(sizes), np.arange(ROWS)
     ranks = np.tile(rank, (ROWS, 1))
@@ -160,7 +162,7 @@ def _search(rank: Numbers, sizes: Numbers, conflicts: Flags, bound: int, rounds:
 
 
 def _movable(tops: Numbers, conflicts: Flags, dice: np.random.Generator) -> tuple[Numbers, Numbers]:
-    """For each row two buffers: one at the top, one that conflicts with it or any; and any."""
+    """Two buffers for each row: one at the top, or one that conflicts with it, or any; and any."""
     order = np.asarray(dice.random(tops.shape))
     highest = np.where(tops == tops.max(1)[:, None], order, -1.0).argmax(1)
     beside = np.where(conflicts[highest], order, -1.0).argmax(1)

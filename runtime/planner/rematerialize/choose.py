@@ -46,13 +46,13 @@ class RematerializationChoices:
         self.base, self.times = base, times
         self.repeater = Rematerializer(base, repeatable)
         self.known: dict[frozenset[int], TaskSequence] = {}
-        room, writer = base.value_bytes, self.repeater.writer
-        self.large = [v for v in self.repeater.values if room[v] >= LARGE * base.peak]
-        held = {v: room[v] if self.repeater.has_idle_time(v) else 0 for v in self.large}
-        """The bytes that keeping a value takes."""
+        nbytes, writer = base.value_bytes, self.repeater.writer
+        self.large = [v for v in self.repeater.values if nbytes[v] >= LARGE * base.peak]
+        held = {v: nbytes[v] if self.repeater.has_idle_time(v) else 0 for v in self.large}
+        """The bytes that keeping a value costs."""
         together: dict[int, int] = {}
         for v in self.large:
-            together[writer[v]] = together.get(writer[v], 0) + (held[v] or room[v])
+            together[writer[v]] = together.get(writer[v], 0) + (held[v] or nbytes[v])
         self.held = held
         self.price = {
             v: times[base.steps[writer[v]].task] / together[writer[v]] for v in self.large
@@ -90,7 +90,7 @@ class RematerializationChoices:
 
     def _crossing(self, segments: int) -> frozenset[int]:
         """The values that cross one of the cuts between `segments` segments."""
-        live, repeater, room = self.base.live, self.repeater, self.base.value_bytes
+        live, repeater, nbytes = self.base.live, self.repeater, self.base.value_bytes
         middle = live.index(max(live))
         lives = {
             v: (place, min(repeater.last[v], middle))
@@ -99,8 +99,8 @@ class RematerializationChoices:
         }
         change, held = [0] * (middle + 1), [0] * (middle + 1)
         for v, (begin, end) in lives.items():
-            change[begin] += room[v]
-            change[end] -= room[v]
+            change[begin] += nbytes[v]
+            change[end] -= nbytes[v]
             held[begin] += self.held.get(v, 0)
         cuts, since, crossing = list[int](), 0, 0
         best: tuple[int, int] | None = None

@@ -25,6 +25,7 @@ class LaunchedGraph:
 
     graph: Graph
     tasks: Tasks
+    """Its tasks."""
     nodes: Mapping[int, Node]
     """The node of each launch, by task number."""
     buffers: Mapping[Value, int]
@@ -100,7 +101,7 @@ def graph_with_reruns(
     graph, roots = launched.graph, body_roots(launched.graph)
     names, first = names_of(graph), len(launched.tasks.buffers)
     made: dict[tuple[Value, int], Value] = {}
-    """What stands for a value, by the occurrence of its bytes."""
+    """The value that replaces another, by the occurrence of its bytes."""
     nodes: list[Node] = []
     repeated: dict[str, Node] = {}
 

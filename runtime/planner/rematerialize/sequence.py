@@ -61,7 +61,9 @@ class TaskSequence:
     """Runs of tasks in serial order."""
 
     tasks: Tasks
+    """The tasks."""
     steps: tuple[Occurrence, ...]
+    """The runs in order."""
     buffer: tuple[int, ...]
     """The buffer of each value. Values of one buffer are equal, computed by one task at several
     times."""
@@ -78,8 +80,8 @@ class TaskSequence:
     @cached_property
     def live(self) -> list[int]:
         """The bytes live during each run."""
-        room = self.value_bytes
-        left, new = [0] * len(room), [True] * len(room)
+        nbytes = self.value_bytes
+        left, new = [0] * len(nbytes), [True] * len(nbytes)
         for step in self.steps:
             for v in step.touched:
                 left[v] += 1
@@ -89,10 +91,10 @@ class TaskSequence:
             for v in step.touched:
                 if new[v]:
                     new[v] = False
-                    total += room[v]
+                    total += nbytes[v]
                 left[v] -= 1
                 if not left[v]:
-                    ended += room[v]
+                    ended += nbytes[v]
             beside = self.rerun_bytes[step.task] if step.rerun else 0
             result.append(total + beside - (self._shared(step, left) if step.overwrites else 0))
             total -= ended
@@ -226,12 +228,12 @@ class Rematerializer:
             if base.steps[place].task in repeatable
             and not several.intersection(base.steps[place].writes)
         ]
-        """What may be made again."""
+        """The values that may be recomputed."""
         far = max(4, int(FAR * len(base.steps)))
         self.last = [_first_life(touches, far) for touches in self.touches]
-        """The place of the last use before a value may be let go."""
+        """The position of the last use before a value may be freed."""
         self.held: set[int] = set()
-        """What cannot be made again when it is needed, as far as that is known."""
+        """The values known not to be recomputable when they are needed."""
         self.state = [
             {a.buffer for a in t.writes if base.tasks.buffers[a.buffer].segment == "state"}
             for t in base.tasks.tasks

@@ -1,6 +1,6 @@
-// check.h: what every load and store of a check build is tested for: that it lies in memory of the
-// device that the launch declares, or in a variable of shared memory; that its address is aligned;
-// that what it reads has a value; that no other thread's access races with it.
+// check.h: the tests of every load and store of a check build: it is in memory of the device that
+// the launch declares, or in a variable of shared memory; its address is aligned; what it reads has
+// been written; no access of another thread races with it.
 #pragma once
 #include <sys/mman.h>
 

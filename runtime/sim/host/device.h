@@ -1,7 +1,7 @@
-// device.h: what a CUDA compiler knows by itself, for g++. Included before the text of a kernel, it
-// lets that text compile unchanged; what threads do together, and what the simulator observes,
-// calls into simulator.cpp. It includes no header, so that a kernel compiles in a few hundredths
-// of a second. PTX has twins under GRAPHC_SIM in kernels/cuda/shared/intrinsics.cuh.
+// device.h: the built-ins of a CUDA compiler, for g++. Included before the text of a kernel, it
+// lets that text compile unchanged; operations of several threads, and what the simulator observes,
+// call into simulator.cpp. It includes no header, so that a kernel compiles in a few hundredths of
+// a second. PTX has twins under GRAPHC_SIM in kernels/cuda/shared/intrinsics.cuh.
 #pragma once
 
 #define GRAPHC_SIM 1

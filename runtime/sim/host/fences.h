@@ -1,4 +1,4 @@
-// fences.h: what blocks of one launch know of each other, by fences and atomic operations.
+// fences.h: what blocks of one launch know of each other through fences and atomic operations.
 //
 // A thread that passes a fence and then changes an address leaves there what it knew at the fence: all
 // that its block did before the barrier that it passed last, and what it has learnt of other blocks. A

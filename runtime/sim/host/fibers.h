@@ -1,6 +1,6 @@
-// fibers.h: threads of a block as fibers: a stack each, and a switch that saves what the calling
-// convention of x86-64 asks a function to keep. A switch takes a few nanoseconds; ucontext, which
-// also keeps the signal mask by a system call, takes fifteen times as long.
+// fibers.h: threads of a block as fibers: a stack each, and a switch that saves the registers that
+// the calling convention of x86-64 preserves. A switch takes a few nanoseconds; ucontext, which
+// also saves the signal mask by a system call, takes fifteen times as long.
 #pragma once
 #include <sys/mman.h>
 

@@ -1,4 +1,4 @@
-// findings.h: what was found wrong, and by whom.
+// findings.h: the errors found in a launch, with the threads that made them.
 #pragma once
 #include <cstdarg>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// launch.h: the state of the launch that runs, of which there is one at a time.
+// launch.h: the state of the running launch, of which there is one at a time.
 #pragma once
 #include <cstdint>
 #include <random>

@@ -1,5 +1,5 @@
-// matrices.h: what the lanes of a warp do together for tensor cores: ldmatrix and mma.sync, with the
-// fragments that the PTX ISA gives each lane. Lane l stands in row l / 4 and at place l % 4 of it.
+// matrices.h: warp-wide operations for tensor cores, ldmatrix and mma.sync, with the fragments that
+// the PTX ISA assigns to each lane. Lane l is in row l / 4 at position l % 4.
 //
 //   c[16][8], floats         c[i]: row l / 4 + i / 2 * 8, column l % 4 * 2 + i % 2
 //   a[16][16], two bytes     register i: row l / 4 + i % 2 * 8, columns l % 4 * 2 + i / 2 * 8 and + 1

@@ -1,6 +1,6 @@
-// memory.h: the device's memory: one range of addresses, of which pages become real when used.
-// An allocation starts at a multiple of 256, as CUDA's do, lies as close before a page that must
-// not be touched as that allows, and has known bytes up to that page.
+// memory.h: the device's memory: one range of addresses whose pages are allocated on first use. An
+// allocation starts at a multiple of 256, as CUDA's do, ends as close as that allows before a guard
+// page, and has known bytes up to that page.
 #pragma once
 #include <sys/mman.h>
 

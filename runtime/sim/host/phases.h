@@ -1,6 +1,6 @@
-// phases.h: what blocks know of barriers that count bytes (mbarrier) and of bulk copies: the phase of
-// each barrier, what each warp knows of other warps and of phases, and who reads each line of shared
-// memory besides its threads.
+// phases.h: the state of barriers that count bytes (mbarrier) and of bulk copies: the phase of each
+// barrier, what each warp knows of other warps and of phases, and which copies read each line of
+// shared memory.
 //
 // A warp has a number that grows when it arrives at a barrier. Who waits for a phase knows from then
 // on what those knew who arrived in it. So it knows that products of a warp have ended if it knows

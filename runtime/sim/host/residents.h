@@ -1,5 +1,5 @@
-// residents.h: blocks that wait for others, each with its shared memory and what is known of that. One
-// at a time is in place, where it can run; those of a cluster reach each other's memory.
+// residents.h: blocks that wait for others, each with its shared memory and the knowledge about it.
+// One at a time is in place, where it can run; blocks of a cluster reach each other's memory.
 #pragma once
 #include <vector>
 

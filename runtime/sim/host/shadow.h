@@ -1,5 +1,5 @@
-// shadow.h: what is known of every four bytes of memory: who wrote and who read them last, which
-// bytes have a value, and which the current launch has touched.
+// shadow.h: the state of every four bytes of memory: their last writer and readers, which bytes
+// have been written, and which the current launch has touched.
 //
 // Two accesses of different threads, one of them a write, race unless a barrier of the block, or of
 // a warp that has both threads, lies between them. No lockstep within a warp is assumed. Threads of

@@ -1,7 +1,7 @@
-// simulator.cpp: the simulated GPU: runs launches, and is what kernels call. Built once as a shared
-// object that all kernels are resolved against. Kernels of a check build also call the functions
-// that -fsanitize=thread and -fsanitize=bounds put in; those here take the place of the sanitizers'
-// libraries, so that each load and store is tested with the memory of a GPU in mind.
+// simulator.cpp: the simulated GPU: runs launches and provides what kernels call. It is built once
+// as a shared object that all kernels resolve against. Kernels of a check build also call the
+// functions that -fsanitize=thread and -fsanitize=bounds insert; those here replace the sanitizers'
+// libraries, so that each load and store is tested against the memory of a GPU.
 #include <dlfcn.h>
 #include <link.h>
 #include <signal.h>

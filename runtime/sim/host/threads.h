@@ -1,5 +1,5 @@
-// threads.h: what the threads of a block do together: barriers, meetings of a warp's lanes, and the
-// asynchronous copies of each.
+// threads.h: collective operations of a block's threads: barriers, warp-wide operations, and the
+// asynchronous copies of each thread.
 #pragma once
 #include <cstdint>
 #include <cstring>

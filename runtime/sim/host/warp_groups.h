@@ -1,4 +1,4 @@
-// warp_groups.h: wgmma, products that go on beside their threads and read shared memory by themselves.
+// warp_groups.h: wgmma: asynchronous products that read shared memory themselves.
 //
 // A warp's 16 rows of the 64 are a product of their own here: 16 x 128 sums, of which a lane holds
 // what matrices.h says of each eight columns. Products read when they begin; until they are waited

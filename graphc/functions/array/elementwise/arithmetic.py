@@ -1,5 +1,4 @@
-"""Further arithmetic of elements: extremes without NaN, integers, angles, closeness; by the names
-of torch and the Array API."""
+"""More elementwise arithmetic, by the names of torch and the Array API."""
 
 from __future__ import annotations
 
@@ -34,12 +33,22 @@ from graphc.trace import Tensor, emit
 
 
 def fmax(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """The larger of x1 and x2; the other one where one is NaN."""
+    """Return the larger of two elements, ignoring NaN: fmax(NaN, y) = y.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.fmax([1.0, np.nan], [2.0, 3.0]))()
+        array([2., 3.], dtype=float32)
+    """
     return _but_nan(maximum, x1, x2)
 
 
 def fmin(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """The smaller of x1 and x2; the other one where one is NaN."""
+    """Return the smaller of two elements, ignoring NaN: fmin(NaN, y) = y.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.fmin([1.0, np.nan], [2.0, 3.0]))()
+        array([1., 3.], dtype=float32)
+    """
     return _but_nan(minimum, x1, x2)
 
 
@@ -51,17 +60,17 @@ def _but_nan(chosen: Callable[..., Tensor], x1: TensorLike, x2: TensorLike) -> T
 
 
 def nextafter(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """The number next to x1 on the way to x2; no gradient flows."""
+    """Return the next float after `x1` in the direction of `x2`; no gradient flows."""
     return emit(ops.Nextafter(), *map(floating, promoted(x1, x2)))
 
 
 def gcd(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """The greatest common divisor of two integers, |x1| where x2 = 0."""
+    """Return the greatest common divisor of two integers; gcd(x, 0) = |x|."""
     return emit(ops.Gcd(), *_integers("gcd", x1, x2))
 
 
 def lcm(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """The least common multiple of two integers, 0 where one is 0."""
+    """Return the least common multiple of two integers; lcm(x, 0) = 0."""
     a, b = _integers("lcm", x1, x2)
     return abs(multiply(floor_divide(a, emit(ops.Gcd(), a, b)), b))
 
@@ -74,55 +83,77 @@ def _integers(name: str, x1: TensorLike, x2: TensorLike) -> list[Tensor]:
 
 
 def frac(x: TensorLike) -> Tensor:
-    """The fraction of x, with its sign: x - trunc(x)."""
+    """Return the fractional part, with the sign of `x`: x - trunc(x)."""
     tensor = as_tensor(x)
     return subtract(tensor, trunc(tensor))
 
 
 def ldexp(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """x1 * 2^x2."""
+    """Multiply by a power of two: x1 * 2^x2."""
     return multiply(floating(x1), exp2(x2))
 
 
 def float_power(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """x1 to the power of x2, both as f64."""
+    """Raise `x1` to the power `x2` in f64."""
     return pow(astype(x1, "f64"), astype(x2, "f64"))
 
 
 def deg2rad(x: TensorLike) -> Tensor:
-    """Degrees as radians."""
+    """Convert degrees to radians: x * pi / 180."""
     return multiply(floating(x), math.pi / 180)
 
 
 def rad2deg(x: TensorLike) -> Tensor:
-    """Radians as degrees."""
+    """Convert radians to degrees: x * 180 / pi."""
     return multiply(floating(x), 180 / math.pi)
 
 
 def addcmul(x: TensorLike, tensor1: TensorLike, tensor2: TensorLike, value: float = 1) -> Tensor:
-    """x + value * tensor1 * tensor2."""
+    """Add a scaled product: x + value * tensor1 * tensor2.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.addcmul(1.0, 2.0, 3.0, value=0.5))()
+        array(4., dtype=float32)
+    """
     product = multiply(tensor1, tensor2)
     return add(x, product if value == 1 else multiply(product, value))
 
 
 def addcdiv(x: TensorLike, tensor1: TensorLike, tensor2: TensorLike, value: float = 1) -> Tensor:
-    """x + value * tensor1 / tensor2."""
+    """Add a scaled quotient: x + value * tensor1 / tensor2.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.addcdiv(1.0, 6.0, 3.0, value=0.5))()
+        array(2., dtype=float32)
+    """
     return add(x, divide(tensor1 if value == 1 else multiply(tensor1, value), tensor2))
 
 
 def isin(x: TensorLike, values: TensorLike) -> Tensor:
-    """Whether each element of x equals one of `values`: booleans."""
+    """Return whether each element of `x` is one of `values`.
+
+    Args:
+        x: The elements to look for.
+        values: The elements to look among, of any shape.
+
+    Returns:
+        Booleans of the shape of `x`.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.isin([1, 2, 3], [2, 4]))()
+        array([False,  True, False])
+    """
     tensor, known = promoted(x, values)
     return any(equal(expand_dims(tensor, -1), reshape(known, (-1,))), -1)
 
 
 def isposinf(x: TensorLike) -> Tensor:
-    """Whether x is inf: booleans."""
+    """Return whether each element is positive infinity, as booleans."""
     return _equals(x, math.inf)
 
 
 def isneginf(x: TensorLike) -> Tensor:
-    """Whether x is -inf: booleans."""
+    """Return whether each element is negative infinity, as booleans."""
     return _equals(x, -math.inf)
 
 
@@ -134,8 +165,22 @@ def _equals(x: TensorLike, number: float) -> Tensor:
 def isclose(
     x1: TensorLike, x2: TensorLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
-    """Whether |x1 - x2| <= atol + rtol |x2|, or both are equal: booleans. NaN is close to NaN with
-    `equal_nan` alone."""
+    """Return whether elements are equal within a tolerance: |x1 - x2| <= atol + rtol * |x2|.
+
+    Args:
+        x1: The first input.
+        x2: The second input; it broadcasts with `x1`.
+        rtol: The relative tolerance.
+        atol: The absolute tolerance.
+        equal_nan: Whether NaN is close to NaN.
+
+    Returns:
+        Booleans.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.isclose([1.0, 2.0], [1.0, 2.1]))()
+        array([ True, False])
+    """
     a, b = promoted(x1, x2)
     exactly = equal(a, b)
     if a.dtype not in FLOATS:
@@ -150,5 +195,20 @@ def isclose(
 def allclose(
     x1: TensorLike, x2: TensorLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
-    """Whether `isclose` holds for all elements: a boolean."""
+    """Return whether all elements are equal within a tolerance, as `isclose` says.
+
+    Args:
+        x1: The first input.
+        x2: The second input; it broadcasts with `x1`.
+        rtol: The relative tolerance.
+        atol: The absolute tolerance.
+        equal_nan: Whether NaN is close to NaN.
+
+    Returns:
+        A boolean scalar.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.allclose([1.0, 2.0], [1.0, 2.1]))()
+        array(False)
+    """
     return all(isclose(x1, x2, rtol, atol, equal_nan))

@@ -1,4 +1,4 @@
-"""Functions of single elements, with NumPy's broadcasting and PyTorch's promotion of dtypes."""
+"""Elementwise functions, with NumPy's broadcasting and PyTorch's type promotion."""
 
 from __future__ import annotations
 
@@ -19,34 +19,44 @@ from graphc.trace import Tensor, emit
 
 
 def add(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """x1 + x2."""
+    """Add elements: x1 + x2."""
     return emit(ops.Add(), *promoted(x1, x2))
 
 
 def subtract(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """x1 - x2."""
+    """Subtract elements: x1 - x2."""
     return emit(ops.Subtract(), *promoted(x1, x2))
 
 
 def multiply(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """x1 * x2."""
+    """Multiply elements: x1 * x2."""
     return scaled(ops.Multiply(), x1, x2)
 
 
 def divide(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """x1 / x2; f32 for integers."""
+    """Divide elements: x1 / x2; integers give f32."""
     if is_scalar(x2) and not is_scalar(x1) and (x1 := as_tensor(x1)).dtype in NARROW:
         return scaled(ops.Divide(), x1, x2)
     return emit(ops.Divide(), *map(floating, promoted(x1, x2)))
 
 
 def floor_divide(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """The largest integer not above x1 / x2, in the operands' dtype."""
+    """Divide elements and round down: floor(x1 / x2), in the operands' dtype.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.floor_divide([7, -7], 2))()
+        array([ 3, -4])
+    """
     return emit(ops.FloorDivide(), *promoted(x1, x2))
 
 
 def remainder(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """x1 - x2 * floor(x1 / x2): with the sign of x2."""
+    """Return the remainder with the sign of the divisor: x1 - x2 * floor(x1 / x2).
+
+    Example:
+        >>> graphc.compile(lambda: graphc.remainder([7, -7], 3))()
+        array([1, 2])
+    """
     return emit(ops.Remainder(), *promoted(x1, x2))
 
 
@@ -63,7 +73,19 @@ _POWERS: dict[float, Callable[[Tensor], Tensor]] = {
 
 
 def pow(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """x1 to the power of x2. Integers may be raised to the Python integers 1 to 4."""
+    """Raise `x1` to the power `x2`.
+
+    Args:
+        x1: The base: floats, or integers if `x2` is a Python integer from 1 to 4.
+        x2: The exponent.
+
+    Raises:
+        GraphError: `x1` holds integers and `x2` is anything else.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.pow([2.0, 3.0], 2))()
+        array([4., 9.], dtype=float32)
+    """
     if is_scalar(x2) and not is_scalar(x1) and x2 in _POWERS:
         base = as_tensor(x1)
         if base.dtype in FLOATS or (isinstance(x2, int) and x2 > 0):
@@ -78,20 +100,41 @@ def pow(x1: TensorLike, x2: TensorLike) -> Tensor:
 
 
 def maximum(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """The larger of x1 and x2, NaN if either is."""
+    """Return the larger of two elements; NaN if either is NaN.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.maximum([1.0, 5.0], [2.0, 3.0]))()
+        array([2., 5.], dtype=float32)
+    """
     a, b = promoted(x1, x2)
     return emit(ops.LogicalOr() if a.dtype == "bool" else ops.Maximum(), a, b)
 
 
 def minimum(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """The smaller of x1 and x2, NaN if either is."""
+    """Return the smaller of two elements; NaN if either is NaN.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.minimum([1.0, 5.0], [2.0, 3.0]))()
+        array([1., 3.], dtype=float32)
+    """
     a, b = promoted(x1, x2)
     return emit(ops.LogicalAnd() if a.dtype == "bool" else ops.Minimum(), a, b)
 
 
 def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = None) -> Tensor:
-    """x, at least `min` and at most `max` where these are given. The gradient is 0 outside and
-    1 on the limits."""
+    """Limit elements to the interval [min, max].
+
+    The gradient is 1 from limit to limit, both included, and 0 outside.
+
+    Args:
+        x: The input.
+        min: The lower limit; None is no limit.
+        max: The upper limit; None is no limit.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.clip([-1.0, 0.5, 2.0], 0.0, 1.0))()
+        array([0. , 0.5, 1. ], dtype=float32)
+    """
     result = as_tensor(x)
     inside = []
     for limit, op, keeps in ((min, maximum, greater_equal), (max, minimum, less_equal)):
@@ -105,22 +148,22 @@ def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = 
 
 
 def negative(x: TensorLike) -> Tensor:
-    """-x."""
+    """Negate elements: -x."""
     return emit(ops.Negative(), as_tensor(x))
 
 
 def abs(x: TensorLike) -> Tensor:
-    """The magnitude of x."""
+    """Return magnitudes: |x|."""
     return emit(ops.Abs(), as_tensor(x))
 
 
 def square(x: TensorLike) -> Tensor:
-    """x * x."""
+    """Square elements: x * x."""
     return emit(ops.Square(), as_tensor(x))
 
 
 def sign(x: TensorLike) -> Tensor:
-    """-1, 0 or 1, NaN for NaN; no gradient flows."""
+    """Return signs: -1, 0 or 1, NaN for NaN; no gradient flows."""
     tensor = stop_gradient(x)
     if tensor.dtype in ("bool", "u8"):
         return cast(not_equal(tensor, 0), tensor.dtype)
@@ -128,109 +171,117 @@ def sign(x: TensorLike) -> Tensor:
 
 
 def reciprocal(x: TensorLike) -> Tensor:
-    """1 / x."""
+    """Return reciprocals: 1 / x."""
     return divide(1, x)
 
 
 def floor(x: TensorLike) -> Tensor:
-    """The largest integer not above x; integers stay as they are."""
+    """Round down to integers; integers are unchanged."""
     tensor = as_tensor(x)
     return emit(ops.Floor(), tensor) if tensor.dtype in FLOATS else tensor
 
 
 def stop_gradient(x: TensorLike) -> Tensor:
-    """x, through which no gradient flows."""
+    """Return `x`, through which no gradient flows.
+
+    Example:
+        >>> def f(x):
+        ...     return graphc.sum(x * graphc.stop_gradient(x))
+        ...
+        >>> graphc.compile(graphc.grad(f), graphc.spec(2))(np.array([2, 3], np.float32))
+        array([2., 3.], dtype=float32)
+    """
     tensor = as_tensor(x)
     return emit(ops.StopGradient(), tensor) if tensor.dtype in FLOATS else tensor
 
 
 def exp(x: TensorLike) -> Tensor:
-    """e^x."""
+    """Return exponentials: e^x."""
     return emit(ops.Exp(), floating(x))
 
 
 def expm1(x: TensorLike) -> Tensor:
-    """e^x - 1, accurate near 0."""
+    """Return e^x - 1, accurate near 0."""
     return emit(ops.Expm1(), floating(x))
 
 
 def log(x: TensorLike) -> Tensor:
-    """The natural logarithm; -inf at 0, NaN below."""
+    """Return natural logarithms; -inf at 0, NaN for negative numbers."""
     return emit(ops.Log(), floating(x))
 
 
 def log1p(x: TensorLike) -> Tensor:
-    """log(1 + x), accurate near 0."""
+    """Return log(1 + x), accurate near 0."""
     return emit(ops.Log1p(), floating(x))
 
 
 def sqrt(x: TensorLike) -> Tensor:
-    """The square root, NaN below 0."""
+    """Return square roots; NaN for negative numbers."""
     return emit(ops.Sqrt(), floating(x))
 
 
 def rsqrt(x: TensorLike) -> Tensor:
-    """1 / sqrt(x), inf at 0."""
+    """Return reciprocal square roots: 1 / sqrt(x), inf at 0."""
     return emit(ops.Rsqrt(), floating(x))
 
 
 def tanh(x: TensorLike) -> Tensor:
-    """The hyperbolic tangent."""
+    """Return hyperbolic tangents."""
     return emit(ops.Tanh(), floating(x))
 
 
 def sigmoid(x: TensorLike) -> Tensor:
-    """1 / (1 + e^-x)."""
+    """Return the logistic function: 1 / (1 + e^-x)."""
     return emit(ops.Sigmoid(), floating(x))
 
 
 def relu(x: TensorLike) -> Tensor:
-    """max(x, 0), NaN for NaN; the gradient at 0 is 0."""
+    """Return max(x, 0), NaN for NaN; the gradient at 0 is 0."""
     return emit(ops.Relu(), as_tensor(x))
 
 
 def erf(x: TensorLike) -> Tensor:
-    """The error function."""
+    """Return the error function."""
     return emit(ops.Erf(), floating(x))
 
 
 def sin(x: TensorLike) -> Tensor:
-    """The sine of x in radians."""
+    """Return sines of angles in radians."""
     return emit(ops.Sin(), floating(x))
 
 
 def cos(x: TensorLike) -> Tensor:
-    """The cosine of x in radians."""
+    """Return cosines of angles in radians."""
     return emit(ops.Cos(), floating(x))
 
 
 def less(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Whether x1 < x2: booleans."""
+    """Return whether x1 < x2, as booleans."""
     return emit(ops.Less(), *_comparable(x1, x2))
 
 
 def less_equal(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Whether x1 <= x2: booleans."""
+    """Return whether x1 <= x2, as booleans."""
     return emit(ops.LessEqual(), *_comparable(x1, x2))
 
 
 def greater(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Whether x1 > x2: booleans."""
+    """Return whether x1 > x2, as booleans."""
     return emit(ops.Greater(), *_comparable(x1, x2))
 
 
 def greater_equal(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Whether x1 >= x2: booleans."""
+    """Return whether x1 >= x2, as booleans."""
     return emit(ops.GreaterEqual(), *_comparable(x1, x2))
 
 
 def equal(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Whether x1 = x2: booleans; false for NaN."""
+    """Return whether x1 == x2, as booleans; false for NaN."""
     return emit(ops.Equal(), *_comparable(x1, x2))
 
 
 def not_equal(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Whether x1 and x2 differ: booleans; true for NaN."""
+    """Return whether x1 != x2, as booleans; true for NaN."""
     return emit(ops.NotEqual(), *_comparable(x1, x2))
 
 
@@ -240,37 +291,47 @@ def _comparable(x1: TensorLike, x2: TensorLike) -> list[Tensor]:
 
 
 def isnan(x: TensorLike) -> Tensor:
-    """Whether x is not a number: booleans; false for integers."""
+    """Return whether elements are NaN, as booleans; false for integers."""
     tensor = as_tensor(x)
     return emit(ops.Isnan(), tensor) if tensor.dtype in FLOATS else not_equal(tensor, tensor)
 
 
 def isfinite(x: TensorLike) -> Tensor:
-    """Whether x is neither NaN nor infinite: booleans."""
+    """Return whether elements are neither NaN nor infinite, as booleans."""
     tensor = as_tensor(x)
     return less(abs(tensor), float("inf")) if tensor.dtype in FLOATS else equal(tensor, tensor)
 
 
 def logical_and(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """x1 and x2, of booleans."""
+    """Return whether two booleans are both true."""
     return emit(ops.LogicalAnd(), *promoted(x1, x2))
 
 
 def logical_or(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """x1 or x2, of booleans."""
+    """Return whether at least one of two booleans is true."""
     return emit(ops.LogicalOr(), *promoted(x1, x2))
 
 
 def logical_xor(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Whether exactly one of two booleans is true."""
+    """Return whether exactly one of two booleans is true."""
     return emit(ops.LogicalXor(), *promoted(x1, x2))
 
 
 def logical_not(x: TensorLike) -> Tensor:
-    """Whether a boolean is false."""
+    """Return whether a boolean is false."""
     return emit(ops.LogicalNot(), as_tensor(x))
 
 
 def where(condition: TensorLike, x1: TensorLike, x2: TensorLike) -> Tensor:
-    """x1 where `condition` (booleans) holds, else x2."""
+    """Select elements of `x1` where a condition holds, and of `x2` elsewhere.
+
+    Args:
+        condition: Booleans; they broadcast with `x1` and `x2`.
+        x1: The elements where the condition is true.
+        x2: The elements where it is false.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.where([True, False], [1, 2], [3, 4]))()
+        array([1, 4])
+    """
     return emit(ops.Select(), as_tensor(condition), *promoted(x1, x2))

@@ -1,7 +1,7 @@
-"""Floats of two bytes in functions: what is computed in float32 between one rounding and the next.
+"""Compute functions of f16 and bf16 tensors in f32, with one rounding at the end.
 
 An op rounds its result to the dtype of its operands. A function of several ops that PyTorch
-computes as one does not round in between here either: softmax, normalisation, activations, losses.
+computes in one kernel, such as softmax, a normalization or a loss, must not round in between.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ T = TypeVar("T")
 
 
 def in_float32(function: Callable[P, T]) -> Callable[P, T]:
-    """`function` with its f16 and bf16 arguments as f32, and what it gives as their dtype again.
-    Arguments called `running_...` are state, and stay as they are."""
+    """Decorate a function to take f16 and bf16 arguments as f32 and round its results back.
+
+    Arguments called `running_...` are state and stay as they are.
+    """
     names = function.__code__.co_varnames
 
     @functools.wraps(function)
@@ -55,7 +57,7 @@ def in_float32(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def biased(product: Callable[[Tensor, Tensor], Tensor], x: Tensor, w: Tensor, b: Tensor) -> Tensor:
-    """product(x, w) plus `b`, which has its axes: of f16 and bf16 in f32, rounded once."""
+    """Return product(x, w) plus the bias `b`; f16 and bf16 are summed in f32 and rounded once."""
     if x.dtype not in NARROW or b.dtype != x.dtype:
         return emit(ops.Add(), *promoted(product(x, w), b))
     wide = product(cast(x, "f32"), cast(w, "f32"))
@@ -67,8 +69,11 @@ def _is_traced(x: object) -> bool:
 
 
 def scaled(op: Op, x1: TensorLike, x2: TensorLike) -> Tensor:
-    """`op` on promoted arguments. Beside f16 and bf16 a number, or a wider tensor without axes,
-    keeps its digits: then the op is computed in f32 and its result rounded, as in PyTorch."""
+    """Emit `op` on promoted arguments, keeping the digits of numbers next to f16 and bf16.
+
+    Where a number or a wider scalar meets f16 or bf16, the op is computed in f32 and its result
+    rounded, as in PyTorch.
+    """
     found = operands(x1, x2)
     dtype = promoted_dtype(found)
     wider = (not isinstance(x, Tensor) or x.dtype in ("f32", "f64") for x in found)

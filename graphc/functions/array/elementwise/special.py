@@ -1,4 +1,4 @@
-"""Special functions of elements, by the names of torch and torch.special."""
+"""Elementwise special functions, by the names of torch and torch.special."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ from graphc.trace import Tensor, emit
 
 
 def erfc(x: TensorLike) -> Tensor:
-    """1 - erf(x), accurate where that is near 0."""
+    """Return the complementary error function, 1 - erf(x), accurate for large x."""
     return emit(ops.Erfc(), floating(x))
 
 
 def erfcx(x: TensorLike) -> Tensor:
-    """e^(x^2) erfc(x)."""
+    """Return the scaled complementary error function: e^(x^2) * erfc(x)."""
     return emit(ops.Erfcx(), floating(x))
 
 
 def erfinv(x: TensorLike) -> Tensor:
-    """The number whose erf is x; inf and -inf at 1 and -1, NaN beyond."""
+    """Return the inverse of `erf`; infinite at 1 and -1, NaN beyond."""
     return emit(ops.Erfinv(), floating(x))
 
 
 def ndtr(x: TensorLike) -> Tensor:
-    """The probability that a normal number is below x."""
+    """Return the standard normal distribution function: the probability of numbers below x."""
     return multiply(erfc(multiply(floating(x), -math.sqrt(0.5))), 0.5)
 
 
 def ndtri(x: TensorLike) -> Tensor:
-    """The number that a normal number is below with probability x; NaN outside of 0 to 1."""
+    """Return the inverse of `ndtr`; NaN outside of [0, 1]."""
     return emit(ops.Ndtri(), floating(x))
 
 
 def log_ndtr(x: TensorLike) -> Tensor:
-    """log(ndtr(x)), also where ndtr vanishes."""
+    """Return log(ndtr(x)), accurate where ndtr(x) underflows."""
     tensor = floating(x)
     low = less(tensor, -1)
     scaled = multiply(tensor, -math.sqrt(0.5))
@@ -63,24 +63,48 @@ def log_ndtr(x: TensorLike) -> Tensor:
 
 
 def lgamma(x: TensorLike) -> Tensor:
-    """log |gamma(x)|, inf at the poles 0, -1, -2, ..."""
+    """Return log |gamma(x)|; inf at the poles 0, -1, -2, ..."""
     return emit(ops.Lgamma(), floating(x))
 
 
 def digamma(x: TensorLike) -> Tensor:
-    """The derivative of lgamma; -inf at 0, NaN at the other poles."""
+    """Return the derivative of `lgamma`; -inf at 0, NaN at the other poles."""
     return emit(ops.Digamma(), floating(x))
 
 
 def polygamma(n: int, x: TensorLike) -> Tensor:
-    """The derivative of order n of digamma, for n from 0 to 9; for n of 2 and more NaN below 0."""
+    """Return the derivative of order `n` of `digamma`.
+
+    Args:
+        n: The order, from 0 to 9.
+        x: The input; for n of 2 or more, the result is NaN for negative numbers.
+
+    Raises:
+        GraphError: `n` is not an integer from 0 to 9.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.polygamma(1, [1.0]) * 6 / np.pi**2)()
+        array([1.], dtype=float32)
+    """
     if not isinstance(n, int) or isinstance(n, bool) or not 0 <= n < 10:
         raise error(f"polygamma: n expected an integer from 0 to 9, got {n!r}")
     return emit(ops.Polygamma(n), floating(x)) if n else digamma(x)
 
 
 def multigammaln(x: TensorLike, p: int) -> Tensor:
-    """The logarithm of the gamma function of dimension p, for x above (p - 1) / 2."""
+    """Return the logarithm of the gamma function of dimension `p`.
+
+    Args:
+        x: The input, above (p - 1) / 2.
+        p: The dimension.
+
+    Raises:
+        GraphError: `p` is not a positive integer.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.multigammaln([1.0], 1))()
+        array([0.], dtype=float32)
+    """
     if not isinstance(p, int) or isinstance(p, bool) or p < 1:
         raise error(f"multigammaln: p expected a positive integer, got {p!r}")
     tensor = floating(x)
@@ -91,22 +115,22 @@ def multigammaln(x: TensorLike, p: int) -> Tensor:
 
 
 def i0e(x: TensorLike) -> Tensor:
-    """e^-|x| i0(x)."""
+    """Return the scaled Bessel function e^-|x| * i0(x)."""
     return emit(ops.I0e(), floating(x))
 
 
 def i1e(x: TensorLike) -> Tensor:
-    """e^-|x| i1(x)."""
+    """Return the scaled Bessel function e^-|x| * i1(x)."""
     return emit(ops.I1e(), floating(x))
 
 
 def i0(x: TensorLike) -> Tensor:
-    """The modified Bessel function of the first kind, of order 0."""
+    """Return the modified Bessel function of the first kind of order 0."""
     return _unscaled(ops.I0e(), x)
 
 
 def i1(x: TensorLike) -> Tensor:
-    """The modified Bessel function of the first kind, of order 1."""
+    """Return the modified Bessel function of the first kind of order 1."""
     return _unscaled(ops.I1e(), x)
 
 
@@ -117,19 +141,19 @@ def _unscaled(op: ops.Op, x: TensorLike) -> Tensor:
 
 
 def sinc(x: TensorLike) -> Tensor:
-    """sin(pi x) / (pi x), 1 at 0."""
+    """Return the normalized sinc function: sin(pi x) / (pi x), 1 at 0."""
     return emit(ops.Sinc(), floating(x))
 
 
 def xlog1py(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """x1 * log(1 + x2); 0 where x1 = 0 and x2 is not NaN."""
+    """Return x1 * log(1 + x2); 0 where x1 is 0 and x2 is not NaN."""
     a, b = map(floating, promoted(x1, x2))
     nothing = logical_and(equal(a, 0), equal(b, b))
     return where(nothing, 0, multiply(a, log1p(where(nothing, 0, b))))
 
 
 def entr(x: TensorLike) -> Tensor:
-    """-x log(x): 0 at 0, -inf below."""
+    """Return the entropy term -x * log(x); 0 at 0, -inf for negative numbers."""
     tensor = floating(x)
     below = less(tensor, 0)
     return where(below, -math.inf, negative(xlogy(*(where(below, 1, tensor),) * 2)))

@@ -1,1 +1,1 @@
-"""Elements named by indices: taken, put, subscripts."""
+"""Gathering, scattering and subscripts."""

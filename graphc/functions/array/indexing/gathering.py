@@ -1,4 +1,4 @@
-"""Elements taken from, and put into, the places that indices of the same rank name."""
+"""Gather elements from, and scatter them to, the indices in a tensor of the same rank."""
 
 from __future__ import annotations
 
@@ -15,8 +15,22 @@ from graphc.trace import Tensor, emit
 
 
 def take_along_axis(x: TensorLike, indices: TensorLike, axis: int = -1) -> Tensor:
-    """y[..., i, ...] = x[..., indices[..., i, ...], ...] along `axis`; the other axes of x and of
-    the indices (i32 or i64, not negative) broadcast. Out of range gives 0."""
+    """Take elements along an axis: y[..., i, ...] = x[..., indices[..., i, ...], ...].
+
+    Args:
+        x: The input.
+        indices: Indices into `axis`, i32 or i64, not negative; the other axes broadcast with those
+            of `x`. An index out of range gives 0.
+        axis: The axis to take along.
+
+    Returns:
+        A tensor of the broadcast shape, with the size of `indices` along `axis`.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.take_along_axis([[1, 2], [3, 4]], [[1], [0]], axis=1))()
+        array([[2],
+               [3]])
+    """
     tensor = as_tensor(x)
     place = axis_of("take_along_axis", axis, tensor)
     places = checked_indices("take_along_axis", indices, tensor.shape[place])
@@ -35,8 +49,24 @@ def take_along_axis(x: TensorLike, indices: TensorLike, axis: int = -1) -> Tenso
 
 
 def gather(x: TensorLike, axis: int, index: TensorLike) -> Tensor:
-    """y[..., i, ...] = x[..., index[..., i, ...], ...] along `axis`, for the elements of `index`,
-    whose other extents are at most those of x. Out of range gives 0."""
+    """Take elements along an axis: y[..., i, ...] = x[..., index[..., i, ...], ...].
+
+    `take_along_axis` broadcasts; this function, as torch.gather, does not.
+
+    Args:
+        x: The input.
+        axis: The axis to take along.
+        index: Indices into `axis`, i32 or i64, not negative; along the other axes it is at most as
+            large as `x`. An index out of range gives 0.
+
+    Returns:
+        A tensor of the shape of `index`.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.gather([[1, 2], [3, 4]], 1, [[1], [0]]))()
+        array([[2],
+               [3]])
+    """
     tensor = as_tensor(x)
     place = axis_of("gather", axis, tensor)
     places = checked_indices("gather", index, tensor.shape[place])
@@ -54,25 +84,70 @@ def _shortened(name: str, x: Tensor, axis: int, index: Tensor) -> Tensor:
 
 
 def index_select(x: TensorLike, axis: int, index: TensorLike) -> Tensor:
-    """The elements of x at `index` (one axis) along `axis`."""
+    """Take slices of `x` along an axis.
+
+    Args:
+        x: The input.
+        axis: The axis to take along.
+        index: A vector of indices into `axis`.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.index_select([[1, 2], [3, 4]], 1, [1]))()
+        array([[2],
+               [4]])
+    """
     return take(x, index, axis)
 
 
 def masked_fill(x: TensorLike, mask: TensorLike, value: TensorLike) -> Tensor:
-    """x with `value` where `mask` (booleans) holds."""
+    """Replace the elements where a mask is true.
+
+    Args:
+        x: The input.
+        mask: Booleans; they broadcast with `x`.
+        value: The replacement.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.masked_fill([1, 2, 3], [True, False, True], 0))()
+        array([0, 2, 0])
+    """
     return where(mask, value, x)
 
 
 def scatter_add(x: TensorLike, axis: int, index: TensorLike, src: TensorLike) -> Tensor:
-    """x plus, at place index[..., i, ...] of `axis`, the elements of `src`, in ascending order of
-    i: the result never varies. The shape of `index` is that of `src`. A place out of range takes
-    nothing."""
+    """Add elements of `src` to `x`: y[..., index[..., i, ...], ...] += src[..., i, ...].
+
+    Elements are added in ascending order of i, so that the result is deterministic. An index out of
+    range adds nothing.
+
+    Args:
+        x: The input.
+        axis: The axis that is indexed.
+        index: Indices into `axis`, of the shape of `src`.
+        src: The elements to add.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.scatter_add([0, 0], 0, [1, 1], [2, 3]))()
+        array([0, 5])
+    """
     return _scatter("scatter_add", x, axis, index, src, "sum")
 
 
 def scatter(x: TensorLike, axis: int, index: TensorLike, src: TensorLike) -> Tensor:
-    """x with, at place index[..., i, ...] of `axis`, the elements of `src`; the last one in order
-    of i where several go to one place. Shapes and places out of range as of `scatter_add`."""
+    """Write elements of `src` into `x`: y[..., index[..., i, ...], ...] = src[..., i, ...].
+
+    Of several elements for one index the last one is written. An index out of range writes nothing.
+
+    Args:
+        x: The input.
+        axis: The axis that is indexed.
+        index: Indices into `axis`, of the shape of `src`.
+        src: The elements to write.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.scatter([0, 0], 0, [1], [3]))()
+        array([0, 3])
+    """
     return _scatter("scatter", x, axis, index, src, "replace")
 
 
@@ -87,9 +162,23 @@ def scatter_reduce(
     reduce: str,
     include_self: bool = True,
 ) -> Tensor:
-    """x combined, at place index[..., i, ...] of `axis`, with the elements of `src`: by sum, prod,
-    amax, amin or mean. Without `include_self` the elements of x count where none goes alone.
-    Places out of range as of `scatter_add`."""
+    """Reduce elements of `src` into `x` at the indices along an axis.
+
+    Args:
+        x: The input.
+        axis: The axis that is indexed.
+        index: Indices into `axis`, of the shape of `src`. An index out of range changes nothing.
+        src: The elements to reduce.
+        reduce: "sum", "prod", "amax", "amin" or "mean".
+        include_self: Whether the element of `x` takes part where elements of `src` go.
+
+    Raises:
+        GraphError: `reduce` is none of these.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.scatter_reduce([5, 5], 0, [0, 0], [2, 7], "amax"))()
+        array([7, 5])
+    """
     if reduce not in REDUCTIONS:
         raise error(f"scatter_reduce: reduce expected {', '.join(REDUCTIONS)}, got {reduce!r}")
     combine = REDUCTIONS[reduce]

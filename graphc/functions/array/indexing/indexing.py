@@ -1,4 +1,4 @@
-"""Elements taken by number."""
+"""Take elements by their indices."""
 
 from __future__ import annotations
 
@@ -13,9 +13,22 @@ from graphc.trace.index_bounds import expect_below
 
 
 def take(x: TensorLike, indices: TensorLike, axis: int | None = None) -> Tensor:
-    """The elements of x at `indices` (i32 or i64) along `axis`, whose place the indices' axes take.
+    """Take elements or slices of `x` by their indices along an axis.
 
-    `axis` may be left out for one axis. Indices are not negative; those out of range give 0.
+    Args:
+        x: The input.
+        indices: Indices, i32 or i64, not negative, of any shape. An index out of range gives 0.
+        axis: The axis to take along; it may be left out for a vector.
+
+    Returns:
+        A tensor with the axes of `indices` in place of `axis`.
+
+    Raises:
+        GraphError: `axis` is missing, or a constant index is out of range.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.take([10, 20, 30], [2, 0]))()
+        array([30, 10])
     """
     tensor = as_tensor(x)
     if axis is None and tensor.ndim != 1:
@@ -30,10 +43,24 @@ def embedding(
     padding_idx: int | None = None,
     max_norm: float | None = None,
 ) -> Tensor:
-    """Row x[...] of `weight` [rows, features] for each element of x (i32 or i64): [..., features].
+    """Look up the rows of a table: y[...] = weight[x[...]].
 
-    Out of range gives a row of zeros. The row at `padding_idx`, which may count from the end, gets
-    no gradient. PyTorch's `max_norm` changes the weight itself, which only updates do here.
+    Args:
+        x: Row numbers, i32 or i64. A number out of range gives a row of zeros.
+        weight: The table [rows, features].
+        padding_idx: A row that gets no gradient; it may count from the end.
+        max_norm: Must be None, since a lookup does not change the table.
+
+    Returns:
+        A tensor [..., features].
+
+    Raises:
+        GraphError: The table is no matrix, or `padding_idx` is not one of its rows.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.embedding([1, 0], [[1.0, 2.0], [3.0, 4.0]]))()
+        array([[3., 4.],
+               [1., 2.]], dtype=float32)
     """
     table = as_tensor(weight)
     if table.ndim != 2:
@@ -54,7 +81,24 @@ def embedding(
 
 
 def one_hot(x: TensorLike, num_classes: int, dtype: DTypeLike = "i64") -> Tensor:
-    """[..., num_classes] with 1 at place x[...] (integers) and 0 elsewhere: out of range, all 0."""
+    """Encode integers as one-hot vectors.
+
+    Args:
+        x: Integers; one out of range gives a vector of zeros.
+        num_classes: The length of the vectors.
+        dtype: The dtype of the result.
+
+    Returns:
+        A tensor [..., num_classes].
+
+    Raises:
+        GraphError: `num_classes` is not a positive integer.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.one_hot([1, 0], 3))()
+        array([[0, 1, 0],
+               [1, 0, 0]])
+    """
     if not is_integer(num_classes) or num_classes < 1:
         raise error(f"one_hot: num_classes expected a positive integer, got {num_classes!r}")
     labels = integer_indices("one_hot", x)

@@ -1,4 +1,4 @@
-"""Numbers of elements: integers that are checked as far as they are known."""
+"""Check indices, as far as their values are known when the function is traced."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphc.trace.index_bounds import expect_below
 
 
 def checked_indices(name: str, x: TensorLike, extent: int) -> Tensor:
-    """The indices, which must be below `extent` as far as they are known."""
+    """Return `x` as indices; constants must be below `extent`, or GraphError is raised."""
     if not isinstance(x, Operand):
         known = np.asarray(x)
         wrong = known[(known < 0) | (known >= extent)]
@@ -23,7 +23,7 @@ def checked_indices(name: str, x: TensorLike, extent: int) -> Tensor:
 
 
 def integer_indices(name: str, x: TensorLike) -> Tensor:
-    """The indices as i32 or i64."""
+    """Return `x` as i32 or i64, or raise GraphError if it holds no integers."""
     tensor = as_tensor(x)
     if tensor.dtype not in INTEGERS:
         raise error(f"{name}: expected integer indices, got {tensor.value.type}")

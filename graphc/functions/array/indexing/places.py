@@ -1,4 +1,4 @@
-"""The first of the largest elements, and where it stands: what max pooling gives beside values."""
+"""Find the first of the largest elements and its index, as max pooling does."""
 
 from __future__ import annotations
 
@@ -29,9 +29,12 @@ from graphc.trace import Tensor, emit
 def first_largest(
     x: Tensor, axis: int, inside: np.ndarray | None = None, *numbered: Tensor
 ) -> tuple[Tensor, ...]:
-    """The first of the largest floats along `axis` (or of NaN), which gets the whole gradient, its
-    place (i64), and the elements of each of `numbered` there; all keep the axis with extent 1. Only
-    places count at which `inside` holds, which broadcasts with x."""
+    """Return the first of the largest floats (or NaNs) along `axis`, and its i64 index.
+
+    It also returns the elements of each of `numbered` at that index. All results keep the axis with
+    size 1. Only elements where `inside` holds count; `inside` broadcasts with x. The element found
+    gets the whole gradient.
+    """
     extent = x.shape[axis]
     ramp = emit(ops.Iota(tuple(extent if a == axis else 1 for a in range(x.ndim)), axis, "i64"))
     found = logical_or(equal(x, max(x, axis, keepdims=True)), isnan(x))
@@ -52,8 +55,10 @@ def pixel_of(
     dilation: Sequence[int],
     width: int,
 ) -> Tensor:
-    """The number of the pixel h * width + w, i64, from its place r * S + s in the window of output
-    pixel (p, q), for places [n, c, p, q]."""
+    """Return the i64 pixel numbers h * width + w of indices r * S + s in windows.
+
+    `place` [n, c, p, q] holds the index in the window of output pixel (p, q).
+    """
     columns = kernel[1]
     numbers = cast(place, "i64")
     row, column = (
@@ -71,8 +76,10 @@ def _only(shape: Sequence[int], axis: int) -> tuple[int, ...]:
 
 
 def shifted(name: str, x: TensorLike, axis: int) -> Tensor:
-    """x less its largest element along `axis`, so that no exponential overflows. The shift cancels
-    in what follows, so no gradient flows through it."""
+    """Subtract the largest element along `axis`, so that exponentials cannot overflow.
+
+    The shift cancels in what follows, so no gradient flows through it.
+    """
     tensor = floating(x)
     axes_of(name, axis, tensor)
     if not tensor.size:

@@ -1,4 +1,4 @@
-"""Slices put into the places that indices name, and parts of a tensor exchanged."""
+"""Write slices to the indices along an axis, and replace parts of a tensor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphc.functions.array.elementwise.elementwise import (
     where,
 )
 from graphc.functions.array.indexing.indices import checked_indices
-from graphc.functions.array.linear.matrices import diag_embed
+from graphc.functions.array.linear.matrix_construction import diag_embed
 from graphc.functions.array.reductions import any
 from graphc.functions.array.shape.padding import pad
 from graphc.functions.array.shape.rearrange import moveaxis
@@ -27,16 +27,48 @@ from graphc.trace import Tensor, emit
 def index_add(
     x: TensorLike, axis: int, index: TensorLike, source: TensorLike, alpha: float = 1
 ) -> Tensor:
-    """x plus, at place index[i] of `axis`, alpha times slice i of `source`, in ascending order of
-    i: the result never varies. An index out of range adds nothing."""
+    """Add slices of `source` to `x`: y[..., index[i], ...] += alpha * source[..., i, ...].
+
+    Slices are added in ascending order of i, so that the result is deterministic. An index out of
+    range adds nothing.
+
+    Args:
+        x: The input.
+        axis: The axis that is indexed.
+        index: A vector of indices into `axis`.
+        source: The slices, of the shape of `x` but for `axis`.
+        alpha: The factor of the slices.
+
+    Raises:
+        GraphError: The shapes do not fit.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.index_add([0, 0], 0, [1, 1], [2, 3]))()
+        array([0, 5])
+    """
     tensor, added, places, place = _sliced("index_add", x, axis, index, source)
     added = added if alpha == 1 else multiply(added, alpha)
     return add(tensor, emit(ops.TakeGrad(place, tensor.shape[place]), places, added))
 
 
 def index_copy(x: TensorLike, axis: int, index: TensorLike, source: TensorLike) -> Tensor:
-    """x with, at place index[i] of `axis`, slice i of `source`; the last of several for a place.
-    An index out of range copies nothing."""
+    """Write slices of `source` into `x`: y[..., index[i], ...] = source[..., i, ...].
+
+    Of several slices for one index the last one is written. An index out of range writes nothing.
+
+    Args:
+        x: The input.
+        axis: The axis that is indexed.
+        index: A vector of indices into `axis`.
+        source: The slices, of the shape of `x` but for `axis`.
+
+    Raises:
+        GraphError: The shapes do not fit.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.index_copy([1, 2, 3], 0, [2, 0], [30, 10]))()
+        array([10,  2, 30])
+    """
     tensor, copied, places, place = _sliced("index_copy", x, axis, index, source)
     extent, count = tensor.shape[place], places.shape[0]
     chosen = equal(places, emit(ops.Iota((extent, 1), 0, places.dtype)))
@@ -52,7 +84,18 @@ def index_copy(x: TensorLike, axis: int, index: TensorLike, source: TensorLike) 
 
 
 def index_fill(x: TensorLike, axis: int, index: TensorLike, value: TensorLike) -> Tensor:
-    """x with `value` at the places `index` of `axis`; those out of range are none."""
+    """Fill slices of `x` with a value.
+
+    Args:
+        x: The input.
+        axis: The axis that is indexed.
+        index: A vector of indices into `axis`. An index out of range fills nothing.
+        value: The value.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.index_fill([1, 2, 3], 0, [0, 2], 0))()
+        array([0, 2, 0])
+    """
     tensor = as_tensor(x)
     place = axis_of("index_fill", axis, tensor)
     extent = tensor.shape[place]
@@ -79,7 +122,22 @@ def _sliced(
 
 
 def select_scatter(x: TensorLike, src: TensorLike, axis: int, index: int) -> Tensor:
-    """x with `src` at place `index` of `axis`."""
+    """Replace one slice of `x`: y[..., index, ...] = src.
+
+    Args:
+        x: The input.
+        src: The new slice, of the shape of `x` without `axis`.
+        axis: The axis that is indexed.
+        index: The index; a negative one counts from the end.
+
+    Raises:
+        GraphError: The index is out of range or the shapes do not fit.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.select_scatter([[1, 2], [3, 4]], [0, 0], 0, 1))()
+        array([[1, 2],
+               [0, 0]])
+    """
     tensor, source = promoted(x, src)
     place = axis_of("select_scatter", axis, tensor)
     extent = tensor.shape[place]
@@ -98,7 +156,23 @@ def select_scatter(x: TensorLike, src: TensorLike, axis: int, index: int) -> Ten
 def diagonal_scatter(
     x: TensorLike, src: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1
 ) -> Tensor:
-    """x with `src`, of the shape of its diagonal `offset`, there; as of `diagonal`."""
+    """Replace a diagonal of `x`.
+
+    Args:
+        x: The input.
+        src: The new diagonal, of the shape of `diagonal(x, offset, axis1, axis2)`.
+        offset: The diagonal: 0 is the main one, 1 the one above it.
+        axis1: The axis of the rows.
+        axis2: The axis of the columns.
+
+    Raises:
+        GraphError: The shapes do not fit.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.diagonal_scatter([[1, 2], [3, 4]], [0, 0]))()
+        array([[0, 2],
+               [3, 0]])
+    """
     tensor, source = promoted(x, src)
     matrices = moveaxis(tensor, (axis1, axis2), (-2, -1))
     rows, columns = matrices.shape[-2:]
@@ -125,7 +199,23 @@ def slice_scatter(
     end: int | None = None,
     step: int = 1,
 ) -> Tensor:
-    """x with `src` in place of x[start:end:step] along `axis`."""
+    """Replace a range of slices of `x`: y[..., start:end:step, ...] = src.
+
+    Args:
+        x: The input.
+        src: The new slices, of the shape of x[..., start:end:step, ...].
+        axis: The axis that is sliced.
+        start: The first index; by default 0.
+        end: The end of the range; by default that of the axis.
+        step: The step, at least 1.
+
+    Raises:
+        GraphError: The shapes do not fit.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.slice_scatter([1, 2, 3, 4], [0, 0], start=1, end=3))()
+        array([1, 0, 0, 4])
+    """
     tensor, source = promoted(x, src)
     place = axis_of("slice_scatter", axis, tensor)
     extent = tensor.shape[place]

@@ -1,9 +1,10 @@
-"""Python's subscripts: x[2, 1:, None, ..., rows], as in PyTorch, and in NumPy but
-for the place of the new axes: numbers select first, so x[0, :, rows] of x[2, 4, 3] is [4, rows],
-where NumPy puts the rows in front.
+"""Python's subscripts, such as x[2, 1:, None, ..., rows], with the rules of PyTorch.
 
-Integers, slices, None and Ellipsis are views. Then come the axes that tensors, arrays and lists
-name: their indices broadcast together, and the elements are taken from those axes, merged into one.
+They differ from NumPy's in where new axes go: numbers select first, so x[0, :, rows] of x[2, 4, 3]
+is [4, rows], where NumPy puts the rows in front.
+
+Integers, slices, None and Ellipsis become views. Then the axes that tensors, arrays and lists index
+are merged into one, and one op takes the elements at their broadcast indices.
 """
 
 from __future__ import annotations
@@ -32,13 +33,23 @@ from graphc.trace.index_bounds import expect_below
 
 
 def getitem(x: TensorLike, key: object) -> Tensor:
-    """x[key]: integers, slices with any step, None and Ellipsis, as in PyTorch; and integer
-    tensors, arrays and lists of places, which may be negative. Such an index takes one axis each,
-    several broadcast together; their axes stand where theirs were, in front if something lay
-    between them.
+    """Return x[key].
 
-    Places out of range give 0; those of arrays and lists are an error. Booleans must be known when
-    the function is traced (an array or a list): the shape of the result depends on them.
+    An index out of range gives 0 in a tensor, and is an error in an array or a list.
+
+    Args:
+        x: The input.
+        key: Integers, slices with any step, None, Ellipsis, and integer tensors, arrays and lists;
+            negative ones count from the end. Tensors, arrays and lists broadcast together. Their
+            axes replace the axes that they index, or come first if something stands between them.
+            Booleans must be arrays or lists, since the shape of the result depends on them.
+
+    Raises:
+        GraphError: There are too many subscripts, one is out of range, or one is of another type.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.getitem([[1, 2], [3, 4]], (0, slice(1, None))))()
+        array([2])
     """
     tensor = as_tensor(x)
     items = _expanded(tensor, key if isinstance(key, tuple) else (key,))

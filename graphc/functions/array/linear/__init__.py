@@ -1,1 +1,1 @@
-"""Products, parts and traces of matrices."""
+"""Matrix products and functions of matrices."""

@@ -1,7 +1,7 @@
-"""Products of matrices whose rows belong to groups, each with a matrix of its own.
+"""Products of groups of rows with a matrix per group.
 
-The rows of a group are as many as data says, so they are laid out in tiles of a fixed number of
-rows, of which each belongs to one group; unused rows are zero.
+The number of rows of a group depends on data, so rows are laid out in tiles of a fixed number of
+rows, each of which belongs to one group. Unused rows are zero.
 """
 
 from __future__ import annotations
@@ -32,17 +32,32 @@ def grouped_mm(
     bias: TensorLike | None = None,
     out_dtype: DTypeLike | None = None,
 ) -> Tensor:
-    """Products of groups of rows with one matrix each, as a mixture of experts needs.
+    """Multiply groups of rows with one matrix each, as in a mixture of experts.
 
-    Group e ends before row offs[e] (i32 or i64 [experts], ascending) and begins where the one
-    before ends; what lies behind the last group is in none and gives zeros.
+    Group e ends before row offs[e] and begins where group e - 1 ends. Rows after the last group
+    give zeros. The cases are:
 
-    [rows, k] and [experts, k, n] give [rows, n]: each row times its group's matrix.
-    [experts, m, k] and [k, columns] give [m, columns]: its transpose.
-    [m, k] and [k, n] give [experts, m, n]: the groups are of k.
-    [experts, m, k] and [experts, k, n], without `offs`, give [experts, m, n].
+        [rows, k] and [experts, k, n] give [rows, n]: each row times its group's matrix;
+        [experts, m, k] and [k, columns] give [m, columns]: the same, transposed;
+        [m, k] and [k, n] give [experts, m, n]: the groups divide k;
+        [experts, m, k] and [experts, k, n], without `offs`, give [experts, m, n].
 
-    `bias` is PyTorch's argument, which it refuses as well. `out_dtype`: of the result.
+    Args:
+        mat_a: The left matrix, or one per group.
+        mat_b: The right matrix, or one per group.
+        offs: The ends of the groups, i32 or i64 [experts], ascending.
+        bias: Must be None, as in PyTorch.
+        out_dtype: The dtype of the result.
+
+    Raises:
+        GraphError: The ranks, sizes or `offs` do not fit.
+
+    Example:
+        >>> a, b = np.ones((3, 2), np.float32), np.stack([np.eye(2), 2 * np.eye(2)])
+        >>> graphc.compile(lambda: graphc.grouped_mm(a, b.astype(np.float32), offs=[1, 3]))()
+        array([[1., 1.],
+               [2., 2.],
+               [2., 2.]], dtype=float32)
     """
     a, b = promoted(mat_a, mat_b)
     if bias is not None:

@@ -1,53 +1,107 @@
-"""Products and parts of matrices, distances of rows, and matrices made from vectors."""
+"""Products of matrices and distances of rows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations as _pairs
-from itertools import combinations_with_replacement
 
 import numpy as np
 
-from graphc import ops
 from graphc.functions.array.creation import ones_like
-from graphc.functions.array.elementwise.elementwise import add, equal, multiply, subtract, where
+from graphc.functions.array.elementwise.elementwise import add, multiply, subtract
 from graphc.functions.array.indexing.indexing import take
 from graphc.functions.array.linear.matrix_product import matmul
 from graphc.functions.array.linear.products import outer, tensordot
 from graphc.functions.array.reductions import norm
-from graphc.functions.array.shape.padding import pad
-from graphc.functions.array.shape.rearrange import eye, meshgrid, moveaxis, roll
-from graphc.functions.array.shape.shapes import concat, expand_dims, reshape, stack
+from graphc.functions.array.shape.rearrange import eye, roll
+from graphc.functions.array.shape.shapes import expand_dims, reshape
 from graphc.functions.array.tensors import as_tensor, axis_of, error, floating, promoted
 from graphc.ir import TensorLike
-from graphc.trace import Tensor, emit
+from graphc.trace import Tensor
 
 
 def addmm(
     x: TensorLike, mat1: TensorLike, mat2: TensorLike, beta: float = 1, alpha: float = 1
 ) -> Tensor:
-    """beta * x + alpha * mat1 @ mat2, of matrices."""
+    """Multiply matrices and add: beta * x + alpha * mat1 @ mat2.
+
+    Args:
+        x: A tensor that broadcasts with [m, n].
+        mat1: A matrix [m, k].
+        mat2: A matrix [k, n].
+        beta: The factor of `x`.
+        alpha: The factor of the product.
+
+    Raises:
+        GraphError: `mat1` or `mat2` is not a matrix.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.addmm(1.0, [[1.0, 2.0]], [[3.0], [4.0]]))()
+        array([[12.]], dtype=float32)
+    """
     return _plus("addmm", x, mat1, mat2, (2, 2), beta, alpha)
 
 
 def baddbmm(
     x: TensorLike, batch1: TensorLike, batch2: TensorLike, beta: float = 1, alpha: float = 1
 ) -> Tensor:
-    """beta * x + alpha * batch1 @ batch2, of batches of matrices."""
+    """Multiply batches of matrices and add: beta * x + alpha * batch1 @ batch2.
+
+    Args:
+        x: A tensor that broadcasts with [b, m, n].
+        batch1: Matrices [b, m, k].
+        batch2: Matrices [b, k, n].
+        beta: The factor of `x`.
+        alpha: The factor of the product.
+
+    Raises:
+        GraphError: `batch1` or `batch2` does not have three axes.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.baddbmm(1.0, [[[1.0, 2.0]]], [[[3.0], [4.0]]]))()
+        array([[[12.]]], dtype=float32)
+    """
     return _plus("baddbmm", x, batch1, batch2, (3, 3), beta, alpha)
 
 
 def addmv(
     x: TensorLike, mat: TensorLike, vec: TensorLike, beta: float = 1, alpha: float = 1
 ) -> Tensor:
-    """beta * x + alpha * mat @ vec."""
+    """Multiply a matrix by a vector and add: beta * x + alpha * mat @ vec.
+
+    Args:
+        x: A tensor that broadcasts with [m].
+        mat: A matrix [m, k].
+        vec: A vector [k].
+        beta: The factor of `x`.
+        alpha: The factor of the product.
+
+    Raises:
+        GraphError: `mat` is not a matrix or `vec` not a vector.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.addmv(1.0, [[1.0, 2.0]], [3.0, 4.0]))()
+        array([12.], dtype=float32)
+    """
     return _plus("addmv", x, mat, vec, (2, 1), beta, alpha)
 
 
 def addr(
     x: TensorLike, vec1: TensorLike, vec2: TensorLike, beta: float = 1, alpha: float = 1
 ) -> Tensor:
-    """beta * x + alpha * outer(vec1, vec2)."""
+    """Add the outer product of two vectors: beta * x + alpha * outer(vec1, vec2).
+
+    Args:
+        x: A tensor that broadcasts with [m, n].
+        vec1: A vector [m].
+        vec2: A vector [n].
+        beta: The factor of `x`.
+        alpha: The factor of the product.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.addr(1.0, [1.0, 2.0], [3.0, 4.0]))()
+        array([[4., 5.],
+               [7., 9.]], dtype=float32)
+    """
     return _scaled(x, outer(vec1, vec2), beta, alpha)
 
 
@@ -77,13 +131,30 @@ def _scaled(x: TensorLike, product: Tensor, beta: float, alpha: float) -> Tensor
 
 
 def inner(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """The sum of products over the last axes; the result has the other axes of both."""
+    """Sum products over the last axes.
+
+    Args:
+        x1: A tensor [..., k].
+        x2: A tensor [..., k].
+
+    Returns:
+        A tensor with the other axes of `x1`, then those of `x2`.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.inner([1, 2, 3], [4, 5, 6]))()
+        array(32)
+    """
     a, b = promoted(x1, x2)
     return tensordot(a, b, ((-1,), (-1,))) if a.ndim and b.ndim else multiply(a, b)
 
 
 def kron(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """The Kronecker product: x2 times each element of x1, as blocks in its place."""
+    """Return the Kronecker product: a block of `x2` times each element of `x1`.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.kron([1, 2], [1, 10]))()
+        array([ 1, 10,  2, 20])
+    """
     a, b = promoted(x1, x2)
     rank = max(a.ndim, b.ndim)
     first = (1,) * (rank - a.ndim) + a.shape
@@ -94,7 +165,20 @@ def kron(x1: TensorLike, x2: TensorLike) -> Tensor:
 
 
 def cross(x1: TensorLike, x2: TensorLike, axis: int = -1) -> Tensor:
-    """The cross product of vectors of three elements along `axis`; the other axes broadcast."""
+    """Return the cross product of vectors of three elements.
+
+    Args:
+        x1: The first vectors.
+        x2: The second vectors; the other axes broadcast.
+        axis: The axis of the vectors' elements.
+
+    Raises:
+        GraphError: The axis does not have size 3.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.cross([1, 0, 0], [0, 1, 0]))()
+        array([0, 0, 1])
+    """
     a, b = promoted(x1, x2)
     places = [axis_of("cross", axis, t) for t in (a, b)]
     if any(t.shape[p] != 3 for t, p in zip((a, b), places, strict=True)):
@@ -109,7 +193,20 @@ def cross(x1: TensorLike, x2: TensorLike, axis: int = -1) -> Tensor:
 
 
 def matrix_power(x: TensorLike, n: int) -> Tensor:
-    """The product of n matrices x [..., m, m], n of 0 or more."""
+    """Multiply a square matrix `n` times by itself.
+
+    Args:
+        x: Matrices [..., m, m].
+        n: The exponent, 0 or more.
+
+    Raises:
+        GraphError: The matrices are not square or `n` is negative.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.matrix_power([[1, 1], [0, 1]], 3))()
+        array([[1, 3],
+               [0, 1]])
+    """
     tensor = as_tensor(x)
     if tensor.ndim < 2 or tensor.shape[-1] != tensor.shape[-2]:
         raise error(f"matrix_power: expected square matrices, got {tensor.value.type}")
@@ -123,8 +220,18 @@ def matrix_power(x: TensorLike, n: int) -> Tensor:
 
 
 def multi_dot(arrays: Sequence[TensorLike]) -> Tensor:
-    """The product of two or more matrices, in the order that takes the fewest multiplications; the
-    first and the last may be vectors."""
+    """Multiply two or more matrices in the order that takes the fewest multiplications.
+
+    Args:
+        arrays: Matrices; the first and the last may be vectors.
+
+    Raises:
+        GraphError: There are fewer than two, or one has another rank.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.multi_dot([[1, 2], [[1, 0], [0, 3]], [1, 1]]))()
+        array(7)
+    """
     tensors = promoted(*arrays)
     if len(tensors) < 2:
         raise error(f"multi_dot: expected 2 matrices or more, got {len(tensors)}")
@@ -161,8 +268,23 @@ def _chained(matrices: list[Tensor]) -> Tensor:
 
 
 def cdist(x1: TensorLike, x2: TensorLike, p: float = 2.0) -> Tensor:
-    """[..., m, n]: the distance, in the norm of order `p`, of each row of x1 [..., m, k] from each
-    row of x2 [..., n, k]."""
+    """Return the distances between the rows of two matrices.
+
+    Args:
+        x1: Matrices [..., m, k].
+        x2: Matrices [..., n, k].
+        p: The order of the norm.
+
+    Returns:
+        Distances [..., m, n].
+
+    Raises:
+        GraphError: The rows differ in length.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.cdist([[0.0, 0.0]], [[3.0, 4.0], [0.0, 1.0]]))()
+        array([[5., 1.]], dtype=float32)
+    """
     a, b = (floating(t) for t in promoted(x1, x2))
     if a.ndim < 2 or b.ndim < 2 or a.shape[-1] != b.shape[-1]:
         raise error(f"cdist: rows of x1 {a.value.type} and x2 {b.value.type} differ in extent")
@@ -170,7 +292,22 @@ def cdist(x1: TensorLike, x2: TensorLike, p: float = 2.0) -> Tensor:
 
 
 def pdist(x: TensorLike, p: float = 2.0) -> Tensor:
-    """[n (n - 1) / 2]: the distances of rows i < j of x [n, k], in row-major order of (i, j)."""
+    """Return the distances between all pairs of rows i < j, in row-major order of (i, j).
+
+    Args:
+        x: A matrix [n, k].
+        p: The order of the norm.
+
+    Returns:
+        Distances [n (n - 1) / 2].
+
+    Raises:
+        GraphError: `x` is not a matrix.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.pdist([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]]))()
+        array([5.       , 1.       , 4.2426405], dtype=float32)
+    """
     tensor = floating(x)
     if tensor.ndim != 2:
         raise error(f"pdist: expected x of 2 axes, got {tensor.value.type}")
@@ -179,75 +316,15 @@ def pdist(x: TensorLike, p: float = 2.0) -> Tensor:
 
 
 def dist(x1: TensorLike, x2: TensorLike, p: float = 2.0) -> Tensor:
-    """The norm of order `p` of x1 - x2, over all elements."""
+    """Return the norm of x1 - x2 over all elements.
+
+    Args:
+        x1: The first input.
+        x2: The second input; it broadcasts with `x1`.
+        p: The order of the norm.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.dist([0.0, 0.0], [3.0, 4.0]))()
+        array(5., dtype=float32)
+    """
     return norm(subtract(*map(floating, promoted(x1, x2))), p)
-
-
-def vander(x: TensorLike, N: int | None = None, increasing: bool = False) -> Tensor:
-    """[n, N]: the powers of x [n] from N - 1 down to 0, or up with `increasing`; N is n by
-    default."""
-    tensor = as_tensor(x)
-    if tensor.ndim != 1:
-        raise error(f"vander: expected x of 1 axis, got {tensor.value.type}")
-    count = tensor.shape[0] if N is None else N
-    powers = [ones_like(tensor)]
-    for _ in range(count - 1):
-        powers.append(multiply(powers[-1], tensor))
-    return stack(powers[:count] if increasing else powers[:count][::-1], 1)
-
-
-def tril_indices(row: int, col: int | None = None, offset: int = 0) -> Tensor:
-    """[2, n]: the rows and columns of the places on and below diagonal `offset`, i64."""
-    return as_tensor(np.stack(np.tril_indices(row, offset, row if col is None else col)))
-
-
-def triu_indices(row: int, col: int | None = None, offset: int = 0) -> Tensor:
-    """[2, n]: the rows and columns of the places on and above diagonal `offset`, i64."""
-    return as_tensor(np.stack(np.triu_indices(row, offset, row if col is None else col)))
-
-
-def diag_embed(x: TensorLike, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
-    """Matrices on the axes `axis1` and `axis2` of the result with the last axis of x on diagonal
-    `offset`, 0 elsewhere."""
-    tensor = as_tensor(x)
-    n = tensor.shape[-1]
-    size = n + abs(offset)
-    rows, columns = (emit(ops.Iota((n, n), a)) for a in (0, 1))
-    square = where(equal(rows, columns), expand_dims(tensor, -1), as_tensor(0, tensor.dtype))
-    widths = [(0, 0)] * (tensor.ndim - 1)
-    widths += [(max(-offset, 0), max(offset, 0)), (max(offset, 0), max(-offset, 0))]
-    placed = pad(square, widths) if size > n else square
-    return moveaxis(placed, (-2, -1), (axis1, axis2))
-
-
-def diagflat(x: TensorLike, offset: int = 0) -> Tensor:
-    """The matrix with the elements of x, in row-major order, on diagonal `offset`, 0 elsewhere."""
-    return diag_embed(reshape(x, (-1,)), offset)
-
-
-def block_diag(*arrays: TensorLike) -> Tensor:
-    """The matrices one behind the other along the diagonal, 0 elsewhere."""
-    matrices = [reshape(t, (1,) * (2 - t.ndim) + t.shape) for t in promoted(*arrays)]
-    width = np.cumsum([0, *(m.shape[1] for m in matrices)]).tolist()
-    rows = [
-        pad(m, ((0, 0), (before, width[-1] - before - m.shape[1])))
-        for m, before in zip(matrices, width, strict=False)
-    ]
-    return concat(rows, 0)
-
-
-def cartesian_prod(*arrays: TensorLike) -> Tensor:
-    """[n1 n2 ..., k]: each way to take one element of each of k vectors."""
-    if len(arrays) == 1:
-        return as_tensor(arrays[0])
-    grids = meshgrid(*promoted(*arrays), indexing="ij")
-    return stack([reshape(g, -1) for g in grids], 1)
-
-
-def combinations(x: TensorLike, r: int = 2, with_replacement: bool = False) -> Tensor:
-    """[m, r]: each way to take r elements of x [n], in the order of their places."""
-    tensor = as_tensor(x)
-    if tensor.ndim != 1:
-        raise error(f"combinations: expected x of 1 axis, got {tensor.value.type}")
-    ways = (combinations_with_replacement if with_replacement else _pairs)(range(tensor.size), r)
-    return take(tensor, np.array(list(ways), np.int64).reshape(-1, r))

@@ -14,9 +14,20 @@ from graphc.trace import Tensor, emit
 
 
 def matmul(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """The matrix product of [..., m, k] and [..., k, n]: [..., m, n]; leading axes broadcast.
+    """Multiply matrices: [..., m, k] and [..., k, n] give [..., m, n].
 
-    A vector [k] is a row on the left and a column on the right, whose axis the result lacks.
+    A vector [k] is a row on the left and a column on the right; its axis is missing in the result.
+
+    Args:
+        x1: The left matrices.
+        x2: The right matrices; leading axes broadcast with those of `x1`.
+
+    Raises:
+        GraphError: An argument is a scalar, or the inner sizes differ.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.matmul([[1, 2], [3, 4]], [1, 1]))()
+        array([3, 7])
     """
     a, b = promoted(x1, x2)
     if not a.ndim or not b.ndim:

@@ -1,5 +1,4 @@
-"""The trace of matrices. Type checkers take `graphc.trace` for that of functions alone, which
-hands matrices on to this one."""
+"""The trace of matrices, which `graphc.trace` calls for a tensor."""
 
 from __future__ import annotations
 
@@ -10,5 +9,5 @@ from graphc.trace import Tensor
 
 
 def trace(x: TensorLike, offset: int = 0) -> Tensor:
-    """The sum along diagonal `offset` of the last two axes."""
+    """Return the sum along a diagonal of the last two axes."""
     return sum(diagonal(x, offset, -2, -1), -1)

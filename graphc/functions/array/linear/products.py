@@ -1,4 +1,4 @@
-"""Sums of products over named axes, as matrix products."""
+"""Sums of products over named axes, computed as matrix products."""
 
 from __future__ import annotations
 
@@ -19,11 +19,22 @@ Named = tuple[Tensor, str]
 
 
 def einsum(equation: str, *operands: TensorLike) -> Tensor:
-    """The sum of products that `equation` names, as in NumPy: letters for the axes of each operand,
-    then "->" and those of the result; "..." stands for axes that broadcast. Without "->" the result
-    has the letters that stand once, in the order of the alphabet.
+    """Evaluate the Einstein summation of operands, as numpy.einsum.
 
-    Operands are joined from left to right, each pair by one matrix product.
+    Operands are contracted from left to right, each pair by one matrix product.
+
+    Args:
+        equation: Letters for the axes of each operand, separated by commas, then "->" and those of
+            the result; "..." stands for axes that broadcast. Without "->" the result has the
+            letters that occur once, in alphabetical order.
+        *operands: The tensors.
+
+    Raises:
+        GraphError: The equation does not fit the operands.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.einsum("ij,j->i", [[1, 2], [3, 4]], [1, 10]))()
+        array([21, 43])
     """
     tensors = promoted(*operands)
     terms, result = _parsed(equation, tensors)
@@ -116,8 +127,23 @@ def _joined(a: Named, b: Named, kept: set[str]) -> Named:
 
 
 def tensordot(x1: TensorLike, x2: TensorLike, axes: int | Sequence[Sequence[int]] = 2) -> Tensor:
-    """The sum of products over pairs of axes: the last `axes` of x1 with the first of x2, or the
-    axes that its two lists name. The result has the other axes of x1, then those of x2."""
+    """Sum products over pairs of axes.
+
+    Args:
+        x1: The first tensor.
+        x2: The second tensor.
+        axes: The number of last axes of `x1` to pair with the first of `x2`, or two lists of axes.
+
+    Returns:
+        A tensor with the other axes of `x1`, then those of `x2`.
+
+    Raises:
+        GraphError: The paired axes differ in size.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.tensordot([[1, 2], [3, 4]], [1, 10], axes=1))()
+        array([21, 43])
+    """
     a, b = promoted(x1, x2)
     if isinstance(axes, int):
         axes = (range(a.ndim - axes, a.ndim), range(axes))
@@ -138,7 +164,20 @@ def tensordot(x1: TensorLike, x2: TensorLike, axes: int | Sequence[Sequence[int]
 
 
 def outer(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """[m, n] with the product of each element of the vector x1 [m] and each of x2 [n]."""
+    """Return the outer product of two vectors: y[i, j] = x1[i] * x2[j].
+
+    Args:
+        x1: A vector [m].
+        x2: A vector [n].
+
+    Raises:
+        GraphError: An argument is not a vector.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.outer([1, 2], [3, 4]))()
+        array([[3, 4],
+               [6, 8]])
+    """
     a, b = promoted(x1, x2)
     if a.ndim != 1 or b.ndim != 1:
         raise error(f"outer: expected 1 axis each, got {a.value.type} and {b.value.type}")
@@ -146,6 +185,16 @@ def outer(x1: TensorLike, x2: TensorLike) -> Tensor:
 
 
 def vecdot(x1: TensorLike, x2: TensorLike, axis: int = -1) -> Tensor:
-    """The sum of products along `axis`; the other axes broadcast."""
+    """Return the dot products of vectors along an axis.
+
+    Args:
+        x1: The first vectors.
+        x2: The second vectors; the other axes broadcast.
+        axis: The axis of the vectors' elements.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.vecdot([[1, 2], [3, 4]], [1, 10]))()
+        array([21, 43])
+    """
     product = multiply(*promoted(x1, x2))
     return sum(product, axis, dtype=product.dtype)

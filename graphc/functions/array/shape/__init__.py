@@ -1,1 +1,1 @@
-"""Shapes, orders of axes, padding."""
+"""Shapes, orders of axes, joining, splitting and padding."""

@@ -1,4 +1,4 @@
-"""Tensors without axes where a function works along one: they count as one element along it."""
+"""Let functions that work along an axis take scalars, as in PyTorch."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ T = TypeVar("T")
 
 
 def or_without_axes(function: Callable[P, T]) -> Callable[P, T]:
-    """`function` of x along `axis`, for an x without axes too, whose axis is 0 or -1, as in
-    PyTorch: then what it gives has none either."""
+    """Decorate a function of x along `axis` to take a scalar as a vector of one element.
+
+    Its axis is 0 or -1, and the results are scalars too.
+    """
 
     @functools.wraps(function)
     def along(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,4 +1,4 @@
-"""Elements put around a tensor."""
+"""Padding."""
 
 from __future__ import annotations
 
@@ -15,9 +15,22 @@ from graphc.trace import Tensor, emit
 def pad(
     x: TensorLike, widths: int | Sequence[Sequence[int]], value: float = 0.0, mode: str = "constant"
 ) -> Tensor:
-    """x with `widths[axis] = (before, after)` elements around it, or one number of them on all
-    sides: of `value` for mode "constant", mirrored without the edge for "reflect", the edge for
-    "replicate", those of the other end for "circular"."""
+    """Add elements around a tensor.
+
+    Args:
+        x: The input.
+        widths: (before, after) for each axis, or one number for all sides.
+        value: The value of the new elements in mode "constant".
+        mode: "constant"; "reflect" mirrors the elements without repeating the edge, "replicate"
+            repeats the edge, "circular" takes those of the opposite end.
+
+    Raises:
+        GraphError: The mode is unknown or the widths do not fit.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.pad([1, 2, 3], [(2, 1)], mode="reflect"))()
+        array([3, 2, 1, 2, 3, 2])
+    """
     tensor = as_tensor(x)
     pairs = _pairs(widths, tensor)
     if mode != "constant":
@@ -27,8 +40,10 @@ def pad(
 
 
 def _pairs(widths: object, x: Tensor) -> list[tuple[int, int]]:
-    """(before, after) of each axis of x, or GraphError. A single pair is none for all axes: for
-    PyTorch it would be that of the last one."""
+    """Return (before, after) of each axis of x, or raise GraphError.
+
+    A single pair is an error: in PyTorch it would be that of the last axis.
+    """
     given = [(widths, widths)] * x.ndim if _is_width(widths) else widths
     pairs = [tuple(p) for p in given] if _holds_sequences(given) else []
     if len(pairs) != x.ndim or any(len(p) != 2 or not all(map(_is_width, p)) for p in pairs):

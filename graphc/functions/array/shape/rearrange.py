@@ -1,4 +1,4 @@
-"""Axes moved, split, repeated and extended; what torch.Tensor and the Array API have for it."""
+"""Move, repeat, split and extend axes, by the names of the Array API and torch.Tensor."""
 
 from __future__ import annotations
 
@@ -36,7 +36,20 @@ from graphc.trace import Tensor, emit
 def moveaxis(
     x: TensorLike, source: int | Sequence[int], destination: int | Sequence[int]
 ) -> Tensor:
-    """The axes `source` at the places `destination`; the others keep their order."""
+    """Move axes to other positions; the others keep their order.
+
+    Args:
+        x: The input.
+        source: The axis or axes to move.
+        destination: Where each of them goes.
+
+    Raises:
+        GraphError: There are not as many destinations as sources.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.moveaxis(np.zeros((2, 3, 4)), 0, -1))().shape
+        (3, 4, 2)
+    """
     tensor = as_tensor(x)
     from_axes, to_axes = (
         [axis_of("moveaxis", a, tensor) for a in (axes if isinstance(axes, Sequence) else (axes,))]
@@ -51,7 +64,18 @@ def moveaxis(
 
 
 def swapaxes(x: TensorLike, axis1: int, axis2: int) -> Tensor:
-    """Two axes exchanged."""
+    """Exchange two axes.
+
+    Args:
+        x: The input.
+        axis1: The first axis.
+        axis2: The second axis.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.swapaxes([[1, 2], [3, 4]], 0, 1))()
+        array([[1, 3],
+               [2, 4]])
+    """
     tensor = as_tensor(x)
     a, b = (axis_of("swapaxes", axis, tensor) for axis in (axis1, axis2))
     order = list(range(tensor.ndim))
@@ -60,8 +84,18 @@ def swapaxes(x: TensorLike, axis1: int, axis2: int) -> Tensor:
 
 
 def expand(x: TensorLike, shape: Shape, *more: int) -> Tensor:
-    """x repeated along new leading axes and axes of extent 1, to a shape given as a tuple or one by
-    one; -1 keeps an extent."""
+    """Broadcast a tensor to a shape, in which -1 keeps a size.
+
+    Args:
+        x: The input.
+        shape: The shape as integers in one sequence, or the first of them.
+        *more: The other integers.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.expand([[1], [2]], -1, 2))()
+        array([[1, 1],
+               [2, 2]])
+    """
     tensor = as_tensor(x)
     wanted = [*(shape if isinstance(shape, Sequence) else (shape,)), *more]
     extra = len(wanted) - tensor.ndim
@@ -71,8 +105,16 @@ def expand(x: TensorLike, shape: Shape, *more: int) -> Tensor:
 
 
 def tile(x: TensorLike, repetitions: Shape) -> Tensor:
-    """x repeated as a whole, `repetitions` times along each axis; for fewer numbers along the last
-    ones."""
+    """Repeat a whole tensor along its axes.
+
+    Args:
+        x: The input.
+        repetitions: How many times to repeat along each axis; fewer numbers are for the last axes.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.tile([1, 2], 2))()
+        array([1, 2, 1, 2])
+    """
     tensor = as_tensor(x)
     times = shape_of("tile", repetitions)
     rank = max(len(times), tensor.ndim)
@@ -84,7 +126,17 @@ def tile(x: TensorLike, repetitions: Shape) -> Tensor:
 
 
 def repeat(x: TensorLike, repeats: int, axis: int | None = None) -> Tensor:
-    """Each element `repeats` times along `axis`; of x flattened for None."""
+    """Repeat each element along an axis.
+
+    Args:
+        x: The input.
+        repeats: How many times to repeat.
+        axis: The axis; None flattens `x` first.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.repeat([1, 2], 2))()
+        array([1, 1, 2, 2])
+    """
     tensor = as_tensor(x)
     if axis is None:
         tensor, axis = reshape(tensor, -1), 0
@@ -97,7 +149,20 @@ def repeat(x: TensorLike, repeats: int, axis: int | None = None) -> Tensor:
 
 
 def roll(x: TensorLike, shift: int | Sequence[int], axis: Axes = None) -> Tensor:
-    """The elements moved by `shift` places along `axis`, round the end; of x flattened for None."""
+    """Shift elements along an axis, from its end back to its start.
+
+    Args:
+        x: The input.
+        shift: By how many positions to shift: one number, or one per axis.
+        axis: The axis or axes; None shifts the flattened tensor.
+
+    Raises:
+        GraphError: There are not as many shifts as axes.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.roll([1, 2, 3], 1))()
+        array([3, 1, 2])
+    """
     tensor = as_tensor(x)
     if axis is None:
         return reshape(roll(reshape(tensor, -1), shift, 0), tensor.shape)
@@ -116,8 +181,20 @@ def roll(x: TensorLike, shift: int | Sequence[int], axis: Axes = None) -> Tensor
 
 
 def split(x: TensorLike, split_size: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
-    """Parts along `axis`: of `split_size` elements, the last with what is left, or of the extents
-    that it lists."""
+    """Split a tensor into parts along an axis.
+
+    Args:
+        x: The input.
+        split_size: The size of the parts, of which the last may be smaller; or a list of sizes.
+        axis: The axis to split.
+
+    Raises:
+        GraphError: The sizes do not add up to that of the axis.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.split([1, 2, 3, 4, 5], 2))()
+        (array([1, 2]), array([3, 4]), array([5]))
+    """
     tensor = as_tensor(x)
     place = axis_of("split", axis, tensor)
     extent = tensor.shape[place]
@@ -134,7 +211,16 @@ def split(x: TensorLike, split_size: int | Sequence[int], axis: int = 0) -> tupl
 
 
 def unstack(x: TensorLike, axis: int = 0) -> tuple[Tensor, ...]:
-    """The elements along `axis`, which they lack."""
+    """Split a tensor into its slices along an axis, without that axis.
+
+    Args:
+        x: The input.
+        axis: The axis to split.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.unstack([[1, 2], [3, 4]]))()
+        (array([1, 2]), array([3, 4]))
+    """
     tensor = as_tensor(x)
     place = axis_of("unstack", axis, tensor)
     parts = (part(tensor, place, i, i + 1) for i in range(tensor.shape[place]))
@@ -142,7 +228,21 @@ def unstack(x: TensorLike, axis: int = 0) -> tuple[Tensor, ...]:
 
 
 def unflatten(x: TensorLike, axis: int, sizes: Sequence[int]) -> Tensor:
-    """Axis `axis` as several axes of the extents `sizes`, one of which may be -1."""
+    """Split an axis into several.
+
+    Args:
+        x: The input.
+        axis: The axis to split.
+        sizes: The sizes of the new axes, one of which may be -1.
+
+    Raises:
+        GraphError: The product of the sizes is not that of the axis.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.unflatten([1, 2, 3, 4], 0, (2, -1)))()
+        array([[1, 2],
+               [3, 4]])
+    """
     tensor = as_tensor(x)
     place = axis_of("unflatten", axis, tensor)
     inner, extent = list(sizes), tensor.shape[place]
@@ -157,20 +257,53 @@ def unflatten(x: TensorLike, axis: int, sizes: Sequence[int]) -> Tensor:
 
 
 def eye(n_rows: int, n_cols: int | None = None, k: int = 0, dtype: DTypeLike = "f32") -> Tensor:
-    """[n_rows, n_cols] with 1 where column = row + k, else 0; square unless n_cols is given."""
+    """Return a matrix with 1 on a diagonal and 0 elsewhere.
+
+    Args:
+        n_rows: The number of rows.
+        n_cols: The number of columns; by default `n_rows`.
+        k: The diagonal: 0 is the main one, 1 the one above it.
+        dtype: The dtype of the result.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.eye(2))()
+        array([[1., 0.],
+               [0., 1.]], dtype=float32)
+    """
     shape = (n_rows, n_rows if n_cols is None else n_cols)
     rows, columns = (emit(ops.Iota(shape_of("eye", shape), a)) for a in (0, 1))
     return astype(equal(columns, rows + k), dtype)
 
 
 def linspace(start: float, stop: float, num: int, dtype: DTypeLike = "f32") -> Tensor:
-    """[num] numbers from `start` to `stop`, both included, at equal distances."""
+    """Return evenly spaced numbers from `start` to `stop`, both included.
+
+    Args:
+        start: The first number.
+        stop: The last number.
+        num: The number of elements.
+        dtype: The dtype of the result.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.linspace(0.0, 1.0, 3))()
+        array([0. , 0.5, 1. ], dtype=float32)
+    """
     return astype(as_tensor(np.linspace(start, stop, num)), dtype)
 
 
 def diagonal(x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
-    """The elements whose index on `axis2` is that on `axis1` plus `offset`, along a new last axis
-    in place of these two."""
+    """Return a diagonal of matrices, along a new last axis in place of theirs.
+
+    Args:
+        x: The input, of two axes or more.
+        offset: The diagonal: 0 is the main one, 1 the one above it.
+        axis1: The axis of the rows.
+        axis2: The axis of the columns.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.diagonal([[1, 2], [3, 4]]))()
+        array([1, 4])
+    """
     tensor = as_tensor(x)
     tensor = moveaxis(tensor, (axis1, axis2), (-2, -1))
     rows, columns = tensor.shape[-2:]
@@ -183,7 +316,20 @@ def diagonal(x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> 
 
 
 def diag(x: TensorLike, k: int = 0) -> Tensor:
-    """Diagonal number `k` of a matrix; or the matrix with the vector x there and 0 elsewhere."""
+    """Return a diagonal of a matrix, or a matrix with a vector on its diagonal.
+
+    Args:
+        x: A matrix or a vector.
+        k: The diagonal: 0 is the main one, 1 the one above it.
+
+    Raises:
+        GraphError: `x` has another rank.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.diag([1, 2]))()
+        array([[1, 0],
+               [0, 2]])
+    """
     tensor = as_tensor(x)
     if tensor.ndim == 2:
         return diagonal(tensor, k)
@@ -195,8 +341,25 @@ def diag(x: TensorLike, k: int = 0) -> Tensor:
 
 
 def meshgrid(*arrays: TensorLike, indexing: str = "xy") -> tuple[Tensor, ...]:
-    """Each vector spread over the grid of all of them: axis i for vector i with indexing "ij"; with
-    "xy" the first two change places."""
+    """Return coordinate grids from coordinate vectors.
+
+    Args:
+        *arrays: The coordinates along each axis.
+        indexing: "xy" gives grids whose first two axes are (second vector, first vector); "ij"
+            keeps the order of the vectors.
+
+    Returns:
+        One tensor per vector, all of the shape of the grid.
+
+    Raises:
+        GraphError: `indexing` is neither.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.meshgrid([1, 2], [3, 4]))()
+        (array([[1, 2],
+               [1, 2]]), array([[3, 3],
+               [4, 4]]))
+    """
     if indexing not in ("xy", "ij"):
         raise error(f'meshgrid: indexing expected "xy" or "ij", got {indexing!r}')
     vectors = [reshape(a, -1) for a in map(as_tensor, arrays)]

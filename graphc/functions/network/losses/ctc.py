@@ -55,16 +55,30 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Tensor:
-    """Minus the logarithm of the probability that a path of classes, one for each step, spells
-    `targets` once repetitions and then blanks are left out.
+    """Connectionist temporal classification loss.
 
-    log_probs [t, n, c] or [t, c], such as log_softmax gives; targets [n, s], of which
-    `target_lengths` [n] are read, or all of them one behind the other; `input_lengths` [n] steps
-    are read. The mean is that of loss / max(length of target, 1). Where no path spells a target the
-    loss is infinite, or 0 with `zero_infinity`; its gradient is 0 in both cases.
+    It is the negative logarithm of the probability of all paths, one class per step, that spell the
+    target once repetitions and then blanks are removed. The gradient is that with respect to
+    `log_probs`. PyTorch adds exp(log_probs) to it, which makes no difference after log_softmax.
 
-    The gradient is that by log_probs. PyTorch's has exp(log_probs) added to it, which makes no
-    difference behind log_softmax.
+    Args:
+        log_probs: Logarithms of probabilities [t, n, c] or [t, c], such as `log_softmax` gives.
+        targets: Classes [n, s], or those of all samples one after another.
+        input_lengths: The number of steps of each sample [n].
+        target_lengths: The number of classes of each target [n].
+        blank: The class that stands for no class.
+        reduction: "mean" of loss / max(length of target, 1), "sum", or "none", which returns [n].
+        zero_infinity: Whether a target that no path spells gives 0 instead of infinity; its
+            gradient is 0 anyway.
+
+    Raises:
+        GraphError: The shapes do not fit or `blank` is no class.
+
+    Example:
+        >>> steps = np.log(np.full((2, 1, 2), 0.5, np.float32))
+        >>> loss = graphc.compile(lambda: graphc.ctc_loss(steps, [[1]], [2], [1], reduction="sum"))
+        >>> print(loss().round(4))
+        0.2877
     """
     x = floating(log_probs)
     single = x.ndim == 2

@@ -1,4 +1,4 @@
-"""Helpers of losses over classes: labels, ignored classes, weights of classes."""
+"""Labels, ignored classes and class weights of losses over classes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphc.functions.array.indexing.places import shifted
 from graphc.functions.array.reductions import mean, sum
 from graphc.functions.array.shape.shapes import reshape
 from graphc.functions.array.tensors import as_tensor, cast, error, floating
-from graphc.functions.network.activation import log_softmax
+from graphc.functions.network.softmax import log_softmax
 from graphc.ir import FLOATS, INTEGERS, TensorLike
 from graphc.trace import Tensor, emit
 from graphc.trace.index_bounds import expect_below
@@ -32,8 +32,10 @@ def losses_of(
     ignore_index: int | None,
     label_smoothing: float,
 ) -> tuple[Tensor, Tensor | None]:
-    """The loss of each label, with arguments as of `cross_entropy`, and what it counts; None if all
-    count 1."""
+    """Return the loss of each label and its weight, which is None if all are 1.
+
+    The arguments are those of `cross_entropy`.
+    """
     x, labels = floating(logits), as_tensor(target)
     axis = class_axis(name, x)
     if labels.dtype in FLOATS:
@@ -79,6 +81,7 @@ def _soft(
 
 
 def class_axis(name: str, x: Tensor) -> int:
+    """Return the axis of the classes."""
     if not x.ndim:
         raise error(f"{name}: expected logits of 1 axis or more, got {x.value.type}")
     return 1 if x.ndim > 1 else 0
@@ -89,7 +92,7 @@ def _kept(x: Tensor, axis: int) -> tuple[int, ...]:
 
 
 def labelled(name: str, x: Tensor, labels: Tensor, axis: int, ignore_index: int | None) -> Tensor:
-    """Booleans in the shape of x: whether each class is the labelled one."""
+    """Return booleans of the shape of x that are true at the labelled class."""
     if labels.dtype not in INTEGERS:
         raise error(f"{name}: expected integer labels, got {labels.value.type}")
     if labels.shape != (*x.shape[:axis], *x.shape[axis + 1 :]):
@@ -102,7 +105,7 @@ def labelled(name: str, x: Tensor, labels: Tensor, axis: int, ignore_index: int 
 
 
 def class_weights(name: str, x: Tensor, weight: TensorLike, axis: int) -> Tensor:
-    """`weight` [c] in a shape that broadcasts with x."""
+    """Return `weight` [c] in a shape that broadcasts with x."""
     tensor = cast(as_tensor(weight), x.dtype)
     if tensor.shape != (x.shape[axis],):
         raise error(
@@ -121,7 +124,7 @@ def label_weights(
     weight: TensorLike | None,
     ignore_index: int | None,
 ) -> Tensor | None:
-    """What each label counts: its class's weight, 0 if ignored; None if all count 1."""
+    """Return the weight of each label, that of its class, or 0 if ignored; None if all are 1."""
     weights = None
     if weight is not None:
         weights = sum(where(chosen, class_weights(name, x, weight, axis), 0), axis)

@@ -1,4 +1,4 @@
-"""The loss of a linear layer's logits, which need not be in memory as a whole."""
+"""Cross-entropy of a linear layer, without all its logits in memory at once."""
 
 from __future__ import annotations
 
@@ -31,14 +31,31 @@ def linear_cross_entropy(
     label_smoothing: float = 0.0,
     chunk: int | None = None,
 ) -> Tensor:
-    """cross_entropy(linear(input, linear_weight, linear_bias), target, ...) of `input`
-    [..., features], `linear_weight` [c, features], `linear_bias` [c] and `target` [...] (class
-    numbers) or [..., c] (a probability per class).
+    """Compute cross_entropy(linear(input, linear_weight, linear_bias), target) in chunks of rows.
 
-    Logits of `chunk` rows at a time are in memory, by a loop over the rows whose gradient computes
-    them again; by default so many that they take 256 MB as float32, and no loop where all of them
-    take less. `reduction` "none" gives [...]. Bits do not depend on threads or streams, but sums of
-    gradients are added chunk by chunk.
+    A loop holds the logits of `chunk` rows at a time; its gradient computes them again. Results do
+    not depend on threads or streams, but gradients are summed chunk by chunk.
+
+    Args:
+        input: The features [..., features].
+        linear_weight: The weight of the layer [c, features].
+        target: Classes [...], integers; or a probability per class [..., c].
+        linear_bias: The bias of the layer [c].
+        weight: A weight per class [c].
+        reduction: "mean", "sum" or "none", which returns [...].
+        ignore_index: The label that is left out; None leaves out none.
+        label_smoothing: The share of probability that is spread over all classes.
+        chunk: The number of rows; by default as many as take 256 MB in float32, without a loop if
+            those are all.
+
+    Raises:
+        GraphError: The shapes do not fit, or `chunk` is no number of rows.
+
+    Example:
+        >>> x, w = np.zeros((4, 3), np.float32), np.zeros((2, 3), np.float32)
+        >>> loss = graphc.compile(lambda: graphc.linear_cross_entropy(x, w, [0, 1, 1, 0]))
+        >>> print(loss().round(4))
+        0.6931
     """
     x, w, labels = floating(input), as_tensor(linear_weight), as_tensor(target)
     if w.ndim != 2 or not x.ndim:

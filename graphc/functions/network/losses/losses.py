@@ -1,5 +1,4 @@
-"""More losses, with the names and arguments of torch.nn.functional; `reduction` is "mean", "sum" or
-"none", which keeps the loss of each element."""
+"""More losses, with the names and arguments of torch.nn.functional."""
 
 from __future__ import annotations
 
@@ -9,17 +8,13 @@ from graphc.functions.array.elementwise.elementwise import (
     abs,
     add,
     divide,
-    equal,
     exp,
     greater,
     less,
     log,
     maximum,
-    minimum,
     multiply,
     negative,
-    relu,
-    sqrt,
     square,
     stop_gradient,
     subtract,
@@ -27,11 +22,10 @@ from graphc.functions.array.elementwise.elementwise import (
 )
 from graphc.functions.array.elementwise.numeric import xlogy
 from graphc.functions.array.elementwise.precision import in_float32
-from graphc.functions.array.reductions import norm, sum
-from graphc.functions.array.shape.arrange import broadcast_arrays
-from graphc.functions.array.tensors import floating, promoted
+from graphc.functions.array.reductions import sum
+from graphc.functions.array.tensors import floating
 from graphc.functions.network.activation import logsigmoid
-from graphc.functions.network.losses.reducing import alike, reduced
+from graphc.functions.network.losses.reducing import reduced, same_shape
 from graphc.ir import TensorLike
 from graphc.trace import Tensor
 
@@ -40,8 +34,22 @@ from graphc.trace import Tensor
 def smooth_l1_loss(
     input: TensorLike, target: TensorLike, reduction: str = "mean", beta: float = 1.0
 ) -> Tensor:
-    """d^2 / (2 beta) where the difference d is below `beta`, |d| - beta / 2 elsewhere."""
-    difference = subtract(*alike("smooth_l1_loss", input, target))
+    """Quadratic loss near 0, linear beyond: d^2 / (2 beta) where |d| < beta, else |d| - beta / 2.
+
+    Args:
+        input: The predictions.
+        target: The targets, of the same shape.
+        reduction: "mean", "sum" or "none", which returns the loss of each element.
+        beta: The difference at which the loss becomes linear.
+
+    Raises:
+        GraphError: The shapes differ or the reduction is unknown.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.smooth_l1_loss([0.0, 0.0], [1.0, 3.0], "none"))()
+        array([0.5, 2.5], dtype=float32)
+    """
+    difference = subtract(*same_shape("smooth_l1_loss", input, target))
     size = abs(difference)
     if beta == 0:
         return reduced("smooth_l1_loss", size, reduction)
@@ -54,8 +62,22 @@ def smooth_l1_loss(
 def huber_loss(
     input: TensorLike, target: TensorLike, reduction: str = "mean", delta: float = 1.0
 ) -> Tensor:
-    """d^2 / 2 where the difference d is below `delta`, delta * (|d| - delta / 2) elsewhere."""
-    difference = subtract(*alike("huber_loss", input, target))
+    """Huber loss: d^2 / 2 where |d| < delta, else delta * (|d| - delta / 2).
+
+    Args:
+        input: The predictions.
+        target: The targets, of the same shape.
+        reduction: "mean", "sum" or "none", which returns the loss of each element.
+        delta: The difference at which the loss becomes linear.
+
+    Raises:
+        GraphError: The shapes differ or the reduction is unknown.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.huber_loss([0.0, 0.0], [1.0, 3.0], "none"))()
+        array([0.5, 2.5], dtype=float32)
+    """
+    difference = subtract(*same_shape("huber_loss", input, target))
     size = abs(difference)
     far = multiply(subtract(size, delta / 2), delta)
     loss = where(less(size, delta), multiply(square(difference), 0.5), far)
@@ -66,9 +88,25 @@ def huber_loss(
 def binary_cross_entropy(
     input: TensorLike, target: TensorLike, weight: TensorLike | None = None, reduction: str = "mean"
 ) -> Tensor:
-    """-(target log(input) + (1 - target) log(1 - input)) of probabilities, times `weight`; no
-    logarithm is below -100."""
-    x, t = alike("binary_cross_entropy", input, target)
+    """Negative log-likelihood: -(target * log(input) + (1 - target) * log(1 - input)).
+
+    Logarithms are limited to -100.
+
+    Args:
+        input: Probabilities.
+        target: Probabilities, of the same shape.
+        weight: Factors of the losses; they broadcast.
+        reduction: "mean", "sum" or "none", which returns the loss of each element.
+
+    Raises:
+        GraphError: The shapes differ or the reduction is unknown.
+
+    Example:
+        >>> loss = graphc.compile(lambda: graphc.binary_cross_entropy([0.5, 0.5], [0.0, 1.0]))
+        >>> print(loss().round(4))
+        0.6931
+    """
+    x, t = same_shape("binary_cross_entropy", input, target)
     first = maximum(log(x), -100)
     second = maximum(log(subtract(1, x)), -100)
     loss = negative(add(multiply(t, first), multiply(subtract(1, t), second)))
@@ -81,9 +119,23 @@ def binary_cross_entropy(
 def kl_div(
     input: TensorLike, target: TensorLike, reduction: str = "mean", log_target: bool = False
 ) -> Tensor:
-    """target * (log(target) - input) of log-probabilities `input`; `target` holds probabilities, or
-    their logarithms with `log_target`. Reduction "batchmean" divides the sum by extent 0."""
-    x, t = alike("kl_div", input, target)
+    """Kullback-Leibler divergence: target * (log(target) - input).
+
+    Args:
+        input: Log-probabilities.
+        target: Probabilities, of the same shape; their logarithms with `log_target`.
+        reduction: "mean", "sum", "none", or "batchmean", which divides the sum by the size of axis
+            0.
+        log_target: Whether `target` holds logarithms.
+
+    Raises:
+        GraphError: The shapes differ or the reduction is unknown.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.kl_div(np.log([0.5, 0.5]), [0.5, 0.5], "batchmean"))()
+        array(0.)
+    """
+    x, t = same_shape("kl_div", input, target)
     if log_target:
         loss = multiply(exp(t), subtract(t, x))
     else:
@@ -94,93 +146,24 @@ def kl_div(
 
 
 @in_float32
-def cosine_similarity(x1: TensorLike, x2: TensorLike, axis: int = 1, eps: float = 1e-8) -> Tensor:
-    """The product of x1 and x2 along `axis` over that of their norms, each of which is at least
-    `eps`."""
-    a, b = broadcast_arrays(*(floating(t) for t in promoted(x1, x2)))
-    units = (divide(t, _clamped(norm(t, 2, axis, keepdims=True), eps)) for t in (a, b))
-    return sum(multiply(*units), axis)
-
-
-def _clamped(x: Tensor, least: float) -> Tensor:
-    """x, at least `least`, with the gradient of x everywhere, as PyTorch has it here."""
-    return add(x, stop_gradient(subtract(maximum(x, least), x)))
-
-
-@in_float32
-def pairwise_distance(
-    x1: TensorLike, x2: TensorLike, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False
-) -> Tensor:
-    """The norm of order `p` of x1 - x2 + eps along the last axis."""
-    a, b = (floating(t) for t in promoted(x1, x2))
-    return norm(add(subtract(a, b), eps), p, -1, keepdims)
-
-
-@in_float32
-def cosine_embedding_loss(
-    input1: TensorLike,
-    input2: TensorLike,
-    target: TensorLike,
-    margin: float = 0.0,
-    reduction: str = "mean",
-) -> Tensor:
-    """1 - cos where `target` is 1, max(0, cos - margin) where it is -1; cos is that of the angle
-    between `input1` and `input2` along the last axis."""
-    a, b = (floating(t) for t in promoted(input1, input2))
-    # As PyTorch does: its cosine here has the offset inside the root.
-    product = sum(multiply(a, b), -1)
-    sizes = multiply(*(add(sum(square(t), -1), 1e-12) for t in (a, b)))
-    cosine = divide(product, sqrt(sizes))
-    loss = where(equal(target, 1), subtract(1, cosine), relu(subtract(cosine, margin)))
-    return reduced("cosine_embedding_loss", loss, reduction)
-
-
-def hinge_embedding_loss(
-    input: TensorLike, target: TensorLike, margin: float = 1.0, reduction: str = "mean"
-) -> Tensor:
-    """input where `target` is 1, max(0, margin - input) where it is -1."""
-    x, t = alike("hinge_embedding_loss", input, target)
-    loss = where(equal(t, 1), x, relu(subtract(margin, x)))
-    return reduced("hinge_embedding_loss", loss, reduction)
-
-
-def margin_ranking_loss(
-    input1: TensorLike,
-    input2: TensorLike,
-    target: TensorLike,
-    margin: float = 0.0,
-    reduction: str = "mean",
-) -> Tensor:
-    """max(0, margin - target * (input1 - input2))."""
-    difference = subtract(*alike("margin_ranking_loss", input1, input2))
-    loss = relu(subtract(margin, multiply(target, difference)))
-    return reduced("margin_ranking_loss", loss, reduction)
-
-
-@in_float32
 def soft_margin_loss(input: TensorLike, target: TensorLike, reduction: str = "mean") -> Tensor:
-    """log(1 + e^(-target * input))."""
-    x, t = alike("soft_margin_loss", input, target)
+    """Logistic loss of two classes: log(1 + e^(-target * input)).
+
+    Args:
+        input: The scores.
+        target: 1 or -1, of the same shape.
+        reduction: "mean", "sum" or "none", which returns the loss of each element.
+
+    Raises:
+        GraphError: The shapes differ or the reduction is unknown.
+
+    Example:
+        >>> loss = graphc.compile(lambda: graphc.soft_margin_loss([0.0], [1.0]))
+        >>> print(loss().round(4))
+        0.6931
+    """
+    x, t = same_shape("soft_margin_loss", input, target)
     return reduced("soft_margin_loss", negative(logsigmoid(multiply(t, x))), reduction)
-
-
-@in_float32
-def triplet_margin_loss(
-    anchor: TensorLike,
-    positive: TensorLike,
-    negative: TensorLike,
-    margin: float = 1.0,
-    p: float = 2.0,
-    eps: float = 1e-6,
-    swap: bool = False,
-    reduction: str = "mean",
-) -> Tensor:
-    """max(0, distance(anchor, positive) - distance(anchor, negative) + margin), distances as of
-    `pairwise_distance`. With `swap` that of positive and negative counts where it is less than that
-    of anchor and negative."""
-    near, far = (pairwise_distance(anchor, other, p, eps) for other in (positive, negative))
-    far = minimum(far, pairwise_distance(positive, negative, p, eps)) if swap else far
-    return reduced("triplet_margin_loss", relu(add(subtract(near, far), margin)), reduction)
 
 
 @in_float32
@@ -192,10 +175,25 @@ def poisson_nll_loss(
     eps: float = 1e-8,
     reduction: str = "mean",
 ) -> Tensor:
-    """e^input - target * input for the logarithm of a rate; input - target * log(input + eps) for
-    the rate itself, with log_input=False. `full` adds Stirling's approximation of log(target!)
-    where target is above 1."""
-    x, t = alike("poisson_nll_loss", input, target)
+    """Negative log-likelihood of counts: e^input - target * input.
+
+    Args:
+        input: Logarithms of rates; the rates themselves without `log_input`, for which the loss is
+            input - target * log(input + eps).
+        target: Counts, of the same shape.
+        log_input: Whether `input` holds logarithms.
+        full: Whether to add Stirling's approximation of log(target!) where target > 1.
+        eps: Added to rates before the logarithm.
+        reduction: "mean", "sum" or "none", which returns the loss of each element.
+
+    Raises:
+        GraphError: The shapes differ or the reduction is unknown.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.poisson_nll_loss([0.0], [3.0]))()
+        array(1., dtype=float32)
+    """
+    x, t = same_shape("poisson_nll_loss", input, target)
     if log_input:
         loss = subtract(exp(x), multiply(t, x))
     else:
@@ -217,9 +215,24 @@ def gaussian_nll_loss(
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> Tensor:
-    """(log(var) + (input - target)^2 / var) / 2 with var of at least `eps`, through which limit the
-    gradient passes; with `full` plus log(2 pi) / 2."""
-    x, t = alike("gaussian_nll_loss", input, target)
+    """Negative log-likelihood of normal numbers: (log(var) + (input - target)^2 / var) / 2.
+
+    Args:
+        input: Means.
+        target: Samples, of the same shape.
+        var: Variances; they broadcast.
+        full: Whether to add log(2 pi) / 2.
+        eps: The smallest variance; the gradient passes through this limit.
+        reduction: "mean", "sum" or "none", which returns the loss of each element.
+
+    Raises:
+        GraphError: The shapes differ or the reduction is unknown.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.gaussian_nll_loss([1.0], [3.0], [1.0]))()
+        array(2., dtype=float32)
+    """
+    x, t = same_shape("gaussian_nll_loss", input, target)
     spread = floating(var)
     limited = add(spread, stop_gradient(subtract(maximum(spread, eps), spread)))
     loss = multiply(add(log(limited), divide(square(subtract(x, t)), limited)), 0.5)

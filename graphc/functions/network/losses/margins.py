@@ -1,5 +1,4 @@
-"""Losses of several classes or labels by margins, with the names and arguments of
-torch.nn.functional."""
+"""Margin losses of several classes or labels, with the names of torch.nn.functional."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ from graphc.functions.array.reductions import any, mean, sum
 from graphc.functions.array.shape.shapes import expand_dims, reshape
 from graphc.functions.array.tensors import as_tensor, cast, error, floating
 from graphc.functions.network.activation import logsigmoid
-from graphc.functions.network.losses.losses import pairwise_distance
-from graphc.functions.network.losses.reducing import alike, reduced
+from graphc.functions.network.losses.distances import pairwise_distance
+from graphc.functions.network.losses.reducing import reduced, same_shape
 from graphc.ir import INTEGERS, TensorLike
 from graphc.trace import Tensor, emit
 from graphc.trace.index_bounds import expect_below
@@ -40,9 +39,25 @@ def multi_margin_loss(
     weight: TensorLike | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """For input [n, c] or [c] and classes `target` [n] or []: the mean over the c classes of
-    max(0, margin - input[target] + input)^p, but for the target itself; p is 1 or 2. `weight` [c]
-    weighs by the target."""
+    """Hinge loss of classes: the mean over the classes of max(0, margin - x[target] + x)^p.
+
+    The target's own class is left out of the sum.
+
+    Args:
+        input: Scores [n, c] or [c].
+        target: Classes [n] or [], integers.
+        p: The exponent, 1 or 2.
+        margin: By how much the target's score should be higher.
+        weight: A weight per class [c].
+        reduction: "mean", "sum" or "none", which returns the loss of each element.
+
+    Raises:
+        GraphError: `p` is neither, or the shapes do not fit.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.multi_margin_loss([[1.0, 3.0]], [1]))()
+        array(0., dtype=float32)
+    """
     if p not in (1, 2):
         raise error(f"multi_margin_loss: p expected 1 or 2, got {p!r}")
     x, labels = _labelled("multi_margin_loss", input, target, 0)
@@ -60,9 +75,20 @@ def multi_margin_loss(
 def multilabel_margin_loss(
     input: TensorLike, target: TensorLike, reduction: str = "mean"
 ) -> Tensor:
-    """For input [n, c] or [c] and classes `target` of the same shape, those before the first
-    negative one: the sum over each of them and each other class of
-    max(0, 1 - input[target] + input[other]), divided by c."""
+    """Hinge loss of several labels: sums of max(0, 1 - x[label] + x[other]) over c.
+
+    Args:
+        input: Scores [n, c] or [c].
+        target: Labels in the same shape, those before the first negative one.
+        reduction: "mean", "sum" or "none", which returns the loss of each element.
+
+    Raises:
+        GraphError: The shapes differ or the reduction is unknown.
+
+    Example:
+        >>> graphc.compile(lambda: graphc.multilabel_margin_loss([[1.0, 3.0]], [[0, -1]]))()
+        array(1.5, dtype=float32)
+    """
     x, labels = _labelled("multilabel_margin_loss", input, target, 1)
     rows = x if x.ndim == 2 else expand_dims(x, 0)
     named = labels if x.ndim == 2 else expand_dims(labels, 0)
@@ -94,9 +120,23 @@ def _classes(rows: Tensor, dtype: str) -> Tensor:
 def multilabel_soft_margin_loss(
     input: TensorLike, target: TensorLike, weight: TensorLike | None = None, reduction: str = "mean"
 ) -> Tensor:
-    """The mean over the last axis of -(target log(s) + (1 - target) log(1 - s)) for
-    s = sigmoid(input), times `weight`."""
-    x, t = alike("multilabel_soft_margin_loss", input, target)
+    """Mean of binary cross-entropies under sigmoid(input), over the last axis.
+
+    Args:
+        input: Logits [..., c].
+        target: 0 or 1 for each, of the same shape.
+        weight: A weight per class [c].
+        reduction: "mean", "sum" or "none", which returns the loss of each element.
+
+    Raises:
+        GraphError: The shapes differ or the reduction is unknown.
+
+    Example:
+        >>> loss = graphc.compile(lambda: graphc.multilabel_soft_margin_loss([[0.0]], [[1.0]]))
+        >>> print(loss().round(4))
+        0.6931
+    """
+    x, t = same_shape("multilabel_soft_margin_loss", input, target)
     terms = add(multiply(t, logsigmoid(x)), multiply(subtract(1, t), logsigmoid(negative(x))))
     if weight is not None:
         terms = multiply(terms, weight)
@@ -112,9 +152,25 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:
-    """max(0, distance(anchor, positive) - distance(anchor, negative) + margin) for a distance of
-    one's own, by default `pairwise_distance`; with `swap` the negative's is the smaller one of
-    those from anchor and positive."""
+    """Triplet loss of any distance: max(0, d(anchor, positive) - d(anchor, negative) + margin).
+
+    Args:
+        anchor: The anchors.
+        positive: Samples that should be near the anchors.
+        negative: Samples that should be far from the anchors.
+        distance_function: The distance of two tensors; by default `pairwise_distance`.
+        margin: How much farther they should be.
+        swap: Whether d(positive, negative) replaces d(anchor, negative) where it is smaller.
+        reduction: "mean", "sum" or "none", which returns the loss of each element.
+
+    Example:
+        >>> def distance(a, b):
+        ...     return graphc.sum(graphc.abs(a - b), axis=-1)
+        ...
+        >>> loss = graphc.triplet_margin_with_distance_loss
+        >>> graphc.compile(lambda: loss([[0.0]], [[2.0]], [[1.0]], distance))()
+        array(2., dtype=float32)
+    """
     distance = pairwise_distance if distance_function is None else distance_function
     a, b, c = (as_tensor(t) for t in (anchor, positive, negative))
     far = distance(a, c)

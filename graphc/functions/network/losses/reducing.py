@@ -1,4 +1,4 @@
-"""Helpers of losses: operands of one shape, and the reduction."""
+"""Operands of one shape, and the reduction of losses."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from graphc.ir import TensorLike
 from graphc.trace import Tensor
 
 
-def alike(name: str, input: TensorLike, target: TensorLike) -> list[Tensor]:
-    """Both as floats of one dtype and, or GraphError, of one shape."""
+def same_shape(name: str, input: TensorLike, target: TensorLike) -> list[Tensor]:
+    """Return both as floats of one dtype, or raise GraphError unless their shapes are equal."""
     pair = [floating(t) for t in promoted(input, target)]
     if pair[0].shape != pair[1].shape:
         raise error(
@@ -22,7 +22,7 @@ def alike(name: str, input: TensorLike, target: TensorLike) -> list[Tensor]:
 
 
 def reduced(name: str, loss: Tensor, reduction: str, weights: Tensor | None = None) -> Tensor:
-    """The loss per label reduced as asked; the mean divides by the sum of `weights`."""
+    """Reduce the loss of each label; the mean divides by the sum of `weights`."""
     if reduction == "none":
         return loss
     if reduction == "sum":

@@ -26,8 +26,11 @@ class PointwiseNest:
     """A loop nest whose `program` stores `outputs` at each index of `domain`."""
 
     outputs: tuple[Value, ...]
+    """The outputs that it stores."""
     domain: Domain
+    """The indices that it runs at."""
     program: RegisterProgram
+    """The statements of one index."""
     pointers: Pointers = field(compare=False)
     """Pointer names of the body's inputs and outputs."""
 
@@ -56,9 +59,9 @@ def group_outputs(body: Graph) -> list[tuple[Value, ...]]:
         arrays.update(dict.fromkeys(node.outputs, read | made))
     groups: dict[int, list[Value]] = {}
     group_of: dict[tuple[tuple[int, ...], Value | None], int] = {}
-    """The group of a shape that reads an array, or none."""
+    """The group of a shape that reads an array, or reads none."""
     read_by: dict[int, list[tuple[tuple[int, ...], Value | None]]] = {}
-    """All that name a group."""
+    """The keys of each group."""
     for number, output in enumerate(dict.fromkeys(body.outputs)):
         shape = space(body, output)
         keys: list[tuple[tuple[int, ...], Value | None]]

@@ -1,4 +1,4 @@
-"""Memory of a device for a plan: known, and there, before anything is launched."""
+"""Reserve a device's memory for a plan before anything is launched."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from graphc.runtime.plan.plan import Launch, Plan, all_steps
 from graphc.runtime.plan.text import megabytes
 
 SECTION = 256
-"""Bytes: where the arena's parts start is a multiple of it, as the driver's allocations are."""
+"""Bytes: the arena's parts start at multiples of it, as the driver's allocations do."""
 
 LARGEST = 5
 """Buffers that a message names."""
 
 
 def work_start(plan: Plan) -> int:
-    """Bytes from the start of the arena, where inputs and outputs lie, to the work memory."""
+    """Byte offset of the work memory in the arena, after inputs and outputs."""
     ends = [b.place.stop for b in (*plan.inputs, *plan.outputs)]
     return -(-max(ends, default=0) // SECTION) * SECTION
 
 
 def arena_bytes(plan: Plan) -> int:
-    """What a plan takes of the arena; at least one byte."""
+    """Bytes of the arena that a plan uses; at least one."""
     return max(1, work_start(plan) + plan.peak_bytes)
 
 
 def input_span(plan: Plan) -> tuple[int, int]:
-    """The first byte of all inputs and their end, from the start of the arena; nothing else lies
-    between them."""
+    """The first byte of all inputs and their end, from the start of the arena; nothing else is
+    between."""
     places = [b.place for b in plan.inputs]
     return min((p.start for p in places), default=0), max((p.stop for p in places), default=0)
 
@@ -42,7 +42,7 @@ def output_span(plan: Plan) -> tuple[int, int]:
 
 
 def reserve(plan: Plan, device: Device) -> None:
-    """Let the arena be large enough. RunError if the device's memory is too small."""
+    """Make the arena large enough. Raises RunError if the device's memory is too small."""
     try:
         device.arena.reserve(arena_bytes(plan))
     except device.driver.MemoryError:
@@ -50,8 +50,8 @@ def reserve(plan: Plan, device: Device) -> None:
 
 
 def reserve_memory(plan: Plan, state: Sequence[StateBuffer], device: Device) -> list[DeviceCopy]:
-    """Room for a plan: the arena, and the copies of the state, in order. RunError if the device's
-    memory is too small; then no program has lost anything."""
+    """Reserve the arena and the copies of the state; returns the copies in order. Raises RunError
+    if the device's memory is too small; then no program has lost anything."""
     arena = device.arena
     types = [binding.value.type for binding in plan.state]
     pairs = list(zip(state, types, strict=True))
@@ -71,7 +71,7 @@ def reserve_memory(plan: Plan, state: Sequence[StateBuffer], device: Device) -> 
 
 
 def out_of_memory(plan: Plan, device: Device) -> RunError:
-    """The error: what the plan takes, what there is, and which values are the largest."""
+    """The error with what the plan needs, what is available, and the largest values."""
     free, total = device.driver.mem_get_info()
     state = sum(b.value.type.nbytes for b in plan.state)
     return RunError(
