@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -30,16 +29,9 @@ class Tile(TileAnswers):
     blocks: int
     speed: float
     groups: int = 1
-    header: ClassVar[str] = "contract/contract"
-    """The one with its template."""
     unit: ClassVar[str] = "registers"
     clusters: ClassVar[bool] = True
     interleaved: ClassVar[bool] = True
-
-    @property
-    def template(self) -> str:
-        """The template of the tile's product, of that header."""
-        return "Contract<Problem, Tile>"
 
     @property
     def threads(self) -> int:
@@ -75,9 +67,6 @@ class Tile(TileAnswers):
         """Whether its sums fit where tiles of operands of such elements were."""
         sums = self.groups * self.m * self.n * itemsize
         return sums <= self.stages * (self.m + self.n) * self.k * operand
-
-    def call(self, operands: Sequence[str], maps: Sequence[str]) -> str:
-        return f"{self.template}::run(block, {', '.join(operands)}"
 
     def order(self, element: str, rows: int) -> str:
         """The same for all tiles that share steps alike: one multiply-add after another, in each

@@ -70,16 +70,9 @@ class TensorTile(TileAnswers):
     unrolled: int = 0
     groups: ClassVar[int] = 1
     header: ClassVar[str] = "contract/tiles/tensor"
-    by: ClassVar[str] = "tensor cores"
-    """What multiplies, as notes say it."""
     clusters: ClassVar[bool] = True
     interleaved: ClassVar[bool] = True
     size_name: ClassVar[str] = "shared_bytes"
-
-    @property
-    def template(self) -> str:
-        """As of `Tile`."""
-        return "Contract<Problem, Tile>"
 
     @property
     def threads(self) -> int:
@@ -127,9 +120,6 @@ class TensorTile(TileAnswers):
     def dynamic_bytes(self, problem: Problem) -> int:
         return self.shared_bytes(problem.a.read.type.numpy_dtype.itemsize)
 
-    def call(self, operands: Sequence[str], maps: Sequence[str]) -> str:
-        return f"{self.template}::run_in(block, dynamic_shared, {', '.join(operands)}"
-
     def order(self, element: str, rows: int) -> str:
         """Tensor cores add the products of a fragment at once, whatever the tile; which operand
         gives the rows matters where a product is three."""
@@ -138,8 +128,9 @@ class TensorTile(TileAnswers):
     def room(self, size: int) -> float:
         return self.stages * (self.m + self.n) * self.k * size
 
-    def multiplied(self, element: str) -> tuple[str, str, str] | None:
-        return self.by, PRODUCTS[element], f"{self.m} x {self.n} x {self.k}"
+    @property
+    def shape(self) -> str:
+        return f"{self.m} x {self.n} x {self.k}"
 
     def describe(self, cut: str) -> str:
         return f"a {self.m} x {self.n} tile of sums per block, {self.k} of k per step{cut}"

@@ -72,6 +72,8 @@ class TileAnswers:
 
     unit: ClassVar[str] = "tensor cores"
     """What multiplies: "registers", "tensor cores" or "wgmma"."""
+    by: ClassVar[str] = "tensor cores"
+    """The same, as notes say it."""
     clusters: ClassVar[bool] = False
     """Whether blocks of a cluster may add what each has of a tile (cluster_sums.cuh)."""
     looped: ClassVar[bool] = False
@@ -117,9 +119,20 @@ class TileAnswers:
         """What TMA is told of the operands, by the names of the kernel's parameters."""
         return {}
 
+    @property
+    def header(self) -> str:
+        """The header of its template."""
+        return "contract/contract"
+
+    @property
+    def template(self) -> str:
+        """The template of what a block computes."""
+        return "Contract<Problem, Tile>"
+
     def call(self, operands: Sequence[str], maps: Sequence[str]) -> str:
         """The call that computes a tile, without its last argument, the epilogue."""
-        raise NotImplementedError
+        run = "run_in(block, dynamic_shared" if self.size_name else "run(block"
+        return f"{self.template}::{run}, {', '.join(operands)}"
 
     def text(self) -> list[str] | None:
         """The struct that says where the pixels of an image lie, for tiles that hold them; None
@@ -173,10 +186,16 @@ class TileAnswers:
         that is `skipping` steps or takes all."""
         return 1.0
 
+    @property
+    def shape(self) -> str:
+        """The shape of a block's products, as notes say it; "" of registers, which change
+        nothing."""
+        return ""
+
     def multiplied(self, element: str) -> tuple[str, str, str] | None:
         """What notes say of products of `element`: by what, of which products, and in which shape.
-        None of registers, which change nothing."""
-        return None
+        None of registers."""
+        return (self.by, PRODUCTS[element], self.shape) if self.shape else None
 
     def describe(self, cut: str) -> str:
         """The tile in words; `cut` says how k is cut."""
