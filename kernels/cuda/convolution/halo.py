@@ -13,6 +13,7 @@ from graphc.ir import Graph
 from graphc.kernels.cuda.contract.access import OperandAccess
 from graphc.kernels.cuda.contract.contract import Problem, make_problem
 from graphc.kernels.cuda.contract.split_k import Partial
+from graphc.kernels.cuda.contract.taps import MOST_TAPS
 from graphc.kernels.cuda.convolution.staging import (
     LEAST_TAPS,
     HaloFound,
@@ -28,8 +29,6 @@ from graphc.kernels.program.nest import Axis, Nest, cut_axis
 
 CONVOLUTIONS = ("conv2d", "conv2d_dgrad")
 """Ops whose first operand is images, read at pixels of taps."""
-MOST_TAPS = 31
-"""Of a filter: their bits are one word."""
 LEAST_ROWS = 64
 """Of a block."""
 FRAGMENT = 32

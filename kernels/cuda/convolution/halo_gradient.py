@@ -62,6 +62,7 @@ class HaloGradientTile(HaloTile):
     rows: int
     concurrent: int
     m: int = 64
+    k: ClassVar[int] = 8
     header: ClassVar[str] = "convolution/halo_gradient"
     template: ClassVar[str] = "HaloGradient<Problem, Halo, Tile>"
     limits: ClassVar[Limits] = Limits(144, 2)
