@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from graphc.ir import Graph, Value
@@ -200,3 +201,41 @@ class TileAnswers:
     def describe(self, cut: str) -> str:
         """The tile in words; `cut` says how k is cut."""
         raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class RingTile(TileAnswers):
+    """`m` x `n` sums per block, `tm` x `tn` of them per thread, or per warp of tensor cores; `k`
+    per step, whose operands are one of `stages` pairs of shared tiles; `blocks` per multiprocessor.
+    `speed` is what it reaches of the best one."""
+
+    m: int
+    n: int
+    k: int
+    tm: int
+    tn: int
+    stages: int
+    blocks: int
+    speed: float
+    clusters: ClassVar[bool] = True
+    interleaved: ClassVar[bool] = True
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        raise NotImplementedError
+
+    def ring_bytes(self, size: int) -> int:
+        """Of all stages, with operands of `size` bytes."""
+        return self.stages * (self.m + self.n) * self.k * size
+
+    def room(self, size: int) -> float:
+        return self.ring_bytes(size)
+
+    def copying(self, size: int, each: int) -> float:
+        """Instructions of a thread that copies operands for a step, 16 bytes at a time, `each` for
+        that."""
+        return each * (self.m + self.n) * self.k * size / 16 / self.threads
+
+    def describe(self, cut: str) -> str:
+        return f"a {self.m} x {self.n} tile of sums per block, {self.k} of k per step{cut}"
