@@ -25,8 +25,12 @@ from graphc.kernels.cuda.contract.tiles.tensor_tiles import (
 )
 from graphc.kernels.cuda.contract.tiles.tile import parts_of
 from graphc.kernels.cuda.convolution.staging import HaloFound, HaloTile
-from graphc.kernels.cuda.recurrent.persistent_tile import PersistentTile, persistent_tile
-from graphc.kernels.cuda.recurrent.row_tile import RowTile, row_tile
+from graphc.kernels.cuda.recurrent.resident import (
+    PersistentTile,
+    RowTile,
+    persistent_tile,
+    row_tile,
+)
 from graphc.kernels.cuda.shared.gpu_model import GPU
 
 MOST = 5

@@ -1,10 +1,11 @@
-"""Tiles of persistent.cuh, whose blocks hold their columns' operand in registers for all iterations
-of a loop, and which products in loops take them.
+"""Tiles of products in loops whose blocks keep something for all iterations: their rows (rows.cuh),
+or their columns' operand in registers (persistent.cuh, persistent_exact.cuh); and which products
+take them.
 
-The way of Persistent RNNs (Diamos et al., 2016), and of FlashRNN (Poeppel et al., 2024), which has
-the cell's pointwise part behind products of two bytes by tensor cores: the weights of all units are
-on the chip, a share in each block, and what the units exchange once per iteration goes through the
-second-level cache.
+Held weights are the way of Persistent RNNs (Diamos et al., 2016), and of FlashRNN (Poeppel et al.,
+2024), which has the cell's pointwise part behind products of two bytes by tensor cores: the weights
+of all units are on the chip, a share in each block, and what the units exchange once per iteration
+goes through the second-level cache.
 """
 
 from __future__ import annotations
@@ -13,15 +14,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from graphc.ir import ROW_MAJOR
+from graphc.ir import ROW_MAJOR, Graph, Value
 from graphc.kernels.cuda.contract.contract import Problem
 from graphc.kernels.cuda.contract.tiles.tile import PRODUCTS, TileAnswers
-from graphc.kernels.cuda.recurrent.row_tile import NEAR_BYTES
+from graphc.kernels.cuda.shared import block_partition, patch_partition
 from graphc.kernels.cuda.shared.gpu_model import GPU
-from graphc.kernels.cuda.shared.kernel_source import THREADS, Launches
-from graphc.kernels.cuda.shared.patch_partition import PATCH, count, owned
+from graphc.kernels.cuda.shared.kernel_source import RESIDENT, SHARED_BYTES, THREADS, Launches
+from graphc.kernels.cuda.shared.patch_partition import PATCH, count
 from graphc.kernels.program.epilogue import Epilogue
 
+NEAR_BYTES = 96 * 1024
+"""Of a columns' operand that stays in L1 from one iteration of a loop to the next, beside the
+shared memory of two blocks: of the 256 KB of a multiprocessor of an H100, the 192 KB of an A100."""
+MOST_KEPT = 64 * 1024
+"""Bytes of a columns' operand that a block of rows keeps in registers: 64 of each thread, half of
+what each has where two blocks are on a multiprocessor."""
+MOST_ROWS = 8
+"""Of a block: each thread holds a sum of each of them for several columns."""
+NEIGHBOURS = 8
+"""Threads that share the k of a column where that runs fastest in memory."""
+ROWS_ALONE, ALONE = 1200, 2000
+"""Cycles of a block beside its products, or its loads: latencies of rows and epilogue, barriers;
+and products, and sums of all warps."""
 WARPS = THREADS // 32
 """Of a block, among which k, or columns, are dealt out."""
 PAIRED = ("half", "bfloat", "as_bfloat")
@@ -34,13 +48,52 @@ MOST_SECTIONS = 5
 LEAST_PARTS = 3
 """Parts of k from which on to store sums of all columns and read those of 16 takes fewer bytes than
 to read all of k."""
-ALONE = 2000
-"""Cycles of a block beside its loads: products, sums of all warps, epilogue, latencies."""
+
+
+class ResidentTile(TileAnswers):
+    """A tile of `n` columns, those of all sections, for the iterations of a loop."""
+
+    n: int
+    groups: ClassVar[int] = 1
+    threads: ClassVar[int] = THREADS
+    looped: ClassVar[bool] = True
+    sums_columns: ClassVar[bool] = False
+
+    def units(self, sections: int) -> int:
+        """Columns of each of `sections`: all."""
+        return self.n // sections
 
 
 @dataclass(frozen=True)
-class PersistentTile(TileAnswers):
-    """As `Tile`: `m` rows and as many columns of each section, whose operand the block holds; `n`
+class RowTile(ResidentTile):
+    """All `n` columns of `m` rows, which the block owns. It `keeps` what the columns read in
+    registers for all iterations, or reads it from L1."""
+
+    m: int
+    n: int
+    keeps: bool = False
+    blocks: ClassVar[int] = RESIDENT
+    header: ClassVar[str] = "recurrent/rows"
+    template: ClassVar[str] = "RowProduct<Problem, Tile>"
+    unit: ClassVar[str] = "registers"
+
+    def kept_bytes(self, problem: Problem) -> int:
+        size = problem.b.read.type.numpy_dtype.itemsize
+        return problem.weights * size if self.keeps else 0
+
+    def owned(self, body: Graph, tiles: int, output: Value) -> tuple[int, ...]:
+        return block_partition.owned(body, tiles, output)
+
+    def describe(self, cut: str) -> str:
+        return f"blocks that own {self.m} rows, so that none waits for another in a loop"
+
+    def __str__(self) -> str:
+        return f"Rows<{self.m}, {self.threads}>"
+
+
+@dataclass(frozen=True)
+class PersistentTile(ResidentTile):
+    """`m` rows and as many columns of each section, whose operand the block holds; `n`
     are the columns of all blocks and sections. Of several `parts` of k, as long as the columns are
     many, a block takes 16 of each, for all columns, and its sums are added in a second launch. Of
     several `strips`, into which the columns of a product of one section are divided, it takes 16 of
@@ -51,22 +104,13 @@ class PersistentTile(TileAnswers):
     exact: bool = False
     strips: int = 1
     m: ClassVar[int] = PATCH
-    groups: ClassVar[int] = 1
-    threads: ClassVar[int] = THREADS
     blocks: ClassVar[int] = 1
-    looped: ClassVar[bool] = True
-    sums_columns: ClassVar[bool] = False
     template: ClassVar[str] = ""
     """None: its launches call what they need."""
 
     @property
     def header(self) -> str:
-        """As of `Tile`."""
         return "recurrent/persistent_exact" if self.exact else "recurrent/persistent"
-
-    def units(self, sections: int) -> int:
-        """Columns of each of `sections` among all blocks'."""
-        return self.n // sections
 
     def workspace(self, rows: int) -> int:
         """Bytes of the sums of all blocks."""
@@ -97,7 +141,7 @@ class PersistentTile(TileAnswers):
         across, blocks = -(-n // PATCH), count(m, n)
         a, b = (x.read.input for x in (problem.a, problem.b))
         name = "Exact" if self.exact else "Persistent"
-        own = owned(body, epilogue.program, epilogue.pointers, (m, n))
+        own = patch_partition.owned(body, epilogue.program, epilogue.pointers, (m, n))
         if self.parts == 1:
             product = f"{name}Product<Problem, {self.strips}>"
             launches.add(
@@ -130,6 +174,34 @@ class PersistentTile(TileAnswers):
     def describe(self, cut: str) -> str:
         rows = f"blocks of {self.m} rows that hold their columns' operand"
         return f"{rows} in registers in a loop"
+
+
+def row_tile(m: int, n: int, k: int, sections: int, along_k: bool) -> tuple[float, RowTile] | None:
+    """The tile of a product of floats in a loop whose blocks own as many rows of results as they
+    have threads for, or fewer so that there are more blocks, with the cycles that it takes; None
+    where its rows are no whole blocks, or what its columns read does not stay near. That lies
+    `along_k`, or along columns."""
+    columns, operand = n * sections, n * sections * k * 4
+    across = THREADS // NEIGHBOURS if along_k else columns // 4
+    if not across or columns % across or THREADS % across or k % (4 * THREADS // across):
+        return None
+    if THREADS % n or THREADS // n > MOST_ROWS or operand > NEAR_BYTES:
+        return None
+    groups = 1 if along_k else THREADS // across
+    keeps = operand <= MOST_KEPT
+    found = []
+    for rows in range(1, THREADS // n + 1):
+        whole = m % rows == rows * n % 32 == 0
+        if not whole or rows * (k + groups * columns) * 4 > SHARED_BYTES:
+            continue
+        beside = -(-(m // rows) // GPU.multiprocessors)
+        cycles = beside * max(
+            0 if keeps else operand / GPU.l1_rate, rows * columns * k / GPU.multiply_adds
+        )
+        cycles += -(-beside // RESIDENT) * ROWS_ALONE
+        found.append((cycles, RowTile(rows, columns, keeps)))
+    # Of the same work the most blocks: two on a multiprocessor hide each other's latencies.
+    return min(found, key=lambda each: (each[0], each[1].m), default=None)
 
 
 def _by_patches(problem: Problem) -> bool:
