@@ -1,5 +1,5 @@
-"""Tiles of convolutions: of halo.cuh, where channels are the k of each tap, and of
-single_channel.cuh, where taps are."""
+"""Choose tiles for convolutions: of halo.cuh, where k is the channels of each tap, or, for images
+of one channel, of single_channel.cuh, where k is the taps."""
 
 from __future__ import annotations
 
@@ -28,33 +28,41 @@ from graphc.kernels.cuda.shared.gpu_model import GPU
 from graphc.kernels.program.nest import Axis, Nest, cut_axis
 
 CONVOLUTIONS = ("conv2d", "conv2d_dgrad")
-"""Ops whose first operand is images, read at pixels of taps."""
+"""Ops whose first operand is an image, read at the pixels of each tap."""
 LEAST_ROWS = 64
-"""Of a block."""
+"""Rows of a block at least."""
 FRAGMENT = 32
-"""Bytes of k of a product of tensor cores."""
+"""Bytes of k that a product of tensor cores takes."""
 PARTS = (64, 128, 256)
-"""Bytes of a pixel's channels that a patch has."""
+"""Bytes of each pixel that a patch may hold."""
 STAGES = 4
-"""Of the ring of columns, if a step is a tap; one less if it is all taps of a line."""
+"""Stages of the ring of filters, if a step is one tap; one less if it is a line of taps."""
 WARPS = (3, 4, 6)
-"""Of a block that has a single channel."""
+"""Warps of a block for a single channel."""
 TURN = 32
-"""Rows of a warp at a time, there."""
+"""Rows that a warp of such a block computes at a time."""
 RUN, TURNED = 18, 40
-"""Instructions of a warp for runs of four sums, and of each turn besides."""
+"""Instructions of a warp for each run of four sums, and for the rest of a turn."""
 WAIT = 2.6
-"""Cycles of an instruction of a warp that runs alone, with what it waits for others."""
+"""Cycles per instruction of a warp that runs alone, waits included."""
 START, SINGLE_START = 2000, 1500
-"""Cycles until a block's first patch is there: memory's latency twice, with places of rows; or the
-lines of a single channel, and filters."""
+"""Cycles until a block's first patch has arrived, twice the latency of memory; or, for a single
+channel, its lines and filters."""
 
 
 @dataclass(frozen=True)
 class HaloProductTile(HaloTile):
-    """The same `lines` of each of `images` images, and `n` of all `columns`. A patch has `k`
-    channels of each pixel, a part of all, of which each block has one of so many `splits`; a step
-    is so many `taps`. Filters lie `along_k`, or along columns; the epilogue reads so many bytes."""
+    """A tile of halo.cuh.
+
+    Attributes:
+        columns: columns of all blocks.
+        k: channels of each pixel that a patch holds.
+        taps: taps of a step.
+        images: images of which a block computes the same `lines`.
+        splits: parts of the channels, each of which other blocks sum.
+        along_k: whether filters are contiguous along k, else along columns.
+        read: bytes that the epilogue reads.
+    """
 
     columns: int
     k: int
@@ -77,7 +85,7 @@ class HaloProductTile(HaloTile):
 
     @property
     def held(self) -> int:
-        """Fragments of rows of a warp."""
+        """Fragments of 16 rows that a warp holds."""
         return -(-self.m // (16 * self.warps))
 
     @property
@@ -87,17 +95,17 @@ class HaloProductTile(HaloTile):
 
     @property
     def met(self) -> float:
-        """The share of its fragments' taps that exist."""
+        """The share of its fragments' taps that meet a pixel."""
         return met_share(self.image, self.images, self.lines, self.held * self.warps)
 
     @property
     def skips(self) -> bool:
-        """Whether it leaves out fragments of which no row meets a tap."""
+        """Whether it skips taps of fragments that meet no pixel."""
         return self.met < 0.95
 
     @property
     def stages(self) -> int:
-        """Of the ring of columns."""
+        """Stages of the ring of filters."""
         return STAGES if self.taps == 1 else STAGES - 1
 
     @property
@@ -107,7 +115,7 @@ class HaloProductTile(HaloTile):
 
     @property
     def held_lines(self) -> int:
-        """Lines of input of an image in a patch."""
+        """Lines of each image that a patch holds."""
         rows = self.image.rows
         return rows.extent if self.lines == rows.outputs else min(self.reach, rows.extent)
 
@@ -118,7 +126,7 @@ class HaloProductTile(HaloTile):
 
     @property
     def gap(self) -> int:
-        """Bytes between images: 8 rows of a fragment are pixels of as many images, or of fewer."""
+        """Bytes between images, which keep the 8 rows of a fragment in different banks."""
         pixel = self.k * self.image.size // 16 + 1
         chunks = self.held_lines * self.image.columns.extent * pixel
         wanted = max(1, 8 // self.images) * pixel % 8
@@ -126,7 +134,7 @@ class HaloProductTile(HaloTile):
 
     @property
     def parts(self) -> int:
-        """Of a pixel's channels, that a block goes through."""
+        """Parts of a pixel's channels that a block goes through."""
         return math.ceil(self.image.channels / self.k) // self.splits
 
     @property
@@ -149,8 +157,8 @@ class HaloProductTile(HaloTile):
 
     @property
     def registers(self) -> int:
-        """Sums, places of rows, fragments of columns and pixels, places of copies, and what else a
-        loop needs."""
+        """Registers for sums, addresses of rows and copies, fragments of filters and pixels, and
+        the loop itself."""
         across, inner = self.n // 8, self.k * self.image.size // FRAGMENT
         most = max(1, 24 // across)
         together = max(i for i in range(1, most + 1) if inner % i == 0)
@@ -206,8 +214,8 @@ class HaloProductTile(HaloTile):
 
 
 def halo_tiles(nest: Nest, body: Graph, element: str, concurrent: int = 1) -> list[HaloFound]:
-    """The tiles that a convolution of operands of `element` may take, a few of the best, the best
-    first; none if it is no such convolution."""
+    """The cheapest tiles for a convolution of operands of type `element`, the best first; none if
+    such tiles cannot compute it."""
     image = image_of(nest, CONVOLUTIONS, nest.kept, nest.summed)
     if image is None or not LEAST_TAPS <= image.taps <= MOST_TAPS:
         return []
@@ -223,7 +231,7 @@ def halo_tiles(nest: Nest, body: Graph, element: str, concurrent: int = 1) -> li
 
 
 def _depths(image: Image) -> list[int]:
-    """Channels of a part: all, whole fragments of them, or some that divide them."""
+    """The numbers of channels that a patch may hold: all, or parts that divide them."""
     whole = FRAGMENT // image.size
     every = -(-image.channels // whole) * whole
     found = [n for n in (b // image.size for b in PARTS) if n < every and image.channels % n == 0]
@@ -231,13 +239,13 @@ def _depths(image: Image) -> list[int]:
 
 
 def read_behind(problem: Problem, body: Graph) -> int:
-    """Bytes that the epilogue of a contraction reads."""
+    """Bytes that the epilogue reads."""
     operands = (problem.a.read.input, problem.b.read.input)
     return sum(v.type.nbytes for i, v in enumerate(body.inputs) if i not in operands)
 
 
 def _in_parts(nest: Nest, body: Graph, image: Image, depth: int) -> Iterator[Problem]:
-    """The convolution with k in the order part, tap, channel, if it can be."""
+    """The convolution with k in the order part, tap, channel, if it can be ordered so."""
     (channel,) = (i for i in nest.summed if nest.a.strides[i] == 1)
     first: tuple[int, ...] = ()
     if depth < image.channels:
@@ -263,15 +271,14 @@ def _in_parts(nest: Nest, body: Graph, image: Image, depth: int) -> Iterator[Pro
 
 
 def _rows_are_pixels(nest: Nest, problem: Problem, image: Image) -> bool:
-    """Whether the images give the rows, which are all pixels of the output, and filters the
-    columns."""
+    """Whether the rows are all output pixels, read from the images, and the columns filters."""
     batches, m, _, _ = problem.sizes
     first = problem.a.read.input == nest.a.input != problem.b.read.input
     return first and batches == 1 and m == image.images * image.rows.outputs * image.columns.outputs
 
 
 def _tiles(image: Image, problem: Problem, depth: int, read: int) -> Iterator[HaloProductTile]:
-    """The tiles that are tried, whether they fit or not."""
+    """The tiles to try, whether they fit or not."""
     n, lines = problem.sizes[2], image.rows.outputs
     widths = {-(-n // 8) * 8} if n <= 64 else {64, 32}
     widths |= {32} if n >= 64 and n % 32 == 0 else set()
@@ -293,8 +300,8 @@ def _tiles(image: Image, problem: Problem, depth: int, read: int) -> Iterator[Ha
 
 @dataclass(frozen=True)
 class SingleChannelTile(HaloProductTile):
-    """As `HaloProductTile`, of one image of one channel, and all `n` columns; a thread keeps
-    filters."""
+    """A tile of single_channel.cuh: all columns of lines of one image. A thread keeps its filters
+    in registers."""
 
     header: ClassVar[str] = "convolution/single_channel"
     template: ClassVar[str] = "SingleChannelProduct<Problem, Halo, Tile>"
@@ -303,12 +310,12 @@ class SingleChannelTile(HaloProductTile):
 
     @property
     def across(self) -> int:
-        """Times eight, the columns."""
+        """Columns, in eights."""
         return -(-self.n // 8)
 
     @property
     def quads(self) -> int:
-        """Times four, the taps."""
+        """Taps, in fours."""
         return -(-self.image.taps // 4)
 
     @property
@@ -350,8 +357,8 @@ class SingleChannelTile(HaloProductTile):
 
 
 def single_channel_tiles(nest: Nest, body: Graph, element: str) -> list[HaloFound]:
-    """The tiles that a convolution may take, a few of the best, the best first; none if it is no
-    convolution of images of one channel that are read as tf32."""
+    """The cheapest tiles for a convolution of images of one channel in tf32, the best first; none
+    if such tiles cannot compute it."""
     image = image_of(nest, ("conv2d",), nest.kept, nest.summed, planes=True)
     if image is None or image.channels != 1 or element != "tf32" or image.taps < LEAST_TAPS:
         return []
@@ -370,7 +377,7 @@ def single_channel_tiles(nest: Nest, body: Graph, element: str) -> list[HaloFoun
 
 
 def _is_dense(filters: OperandAccess, taps: int) -> bool:
-    """Whether they lie one after another, a tap after the other."""
+    """Whether filters are contiguous, and the taps of each too."""
     steps = [
         [f.stride for f in factors if f.extent > 1] for factors in (filters.outer, filters.depth)
     ]
@@ -379,7 +386,7 @@ def _is_dense(filters: OperandAccess, taps: int) -> bool:
 
 
 def _single_tiles(image: Image, n: int, read: int) -> Iterator[SingleChannelTile]:
-    """The tiles that are tried, whether they fit or not."""
+    """The tiles to try, whether they fit or not."""
     outputs = image.rows.outputs
     divisors = [each for each in range(1, outputs + 1) if outputs % each == 0]
     for lines, warps in itertools.product(divisors, WARPS):

@@ -25,7 +25,7 @@ template <class Problem, class Halo, class Tile>
 struct HaloGradient {
   static constexpr int BO = Tile::BO, BC = Tile::BC, Lines = Tile::Lines, threads = Tile::threads;
   static constexpr int M = Problem::M, N = Problem::N, R = Halo::R, S = Halo::S;
-  static constexpr int tiles_c = ceil_div(Halo::columns, BC), tiles_o = ceil_div(M, BO);
+  static constexpr int tiles_c = ceil_div(Halo::columns, BC);
   static constexpr int bands = ceil_div(Halo::P, Lines), steps = Halo::images * bands;
 
   // Columns of a warp: `held` times eight, of a line of the filter, or of a tap.

@@ -1,5 +1,5 @@
-"""Tiles of gradients of filters: of halo_gradient.cuh, whose blocks keep the sums of all taps, and,
-for images of few channels, of im2col_gradient.cuh, whose rows are taps and channels together."""
+"""Choose tiles for gradients of filters: of halo_gradient.cuh, whose blocks keep the sums of all
+taps, or, for images of few channels, of im2col_gradient.cuh, whose rows are taps and channels."""
 
 from __future__ import annotations
 
@@ -25,36 +25,41 @@ from graphc.kernels.cuda.shared.gpu_model import GPU
 from graphc.kernels.program.nest import Nest
 
 GRADIENTS = ("conv2d_wgrad",)
-"""Ops whose first operand is images, read at pixels of taps, and whose second is images as well."""
+"""Ops whose operands are both images, the first read at the pixels of each tap."""
 MOST_TAPS = 49
-"""Of a filter: 7 x 7."""
+"""Taps of a filter at most: 7 x 7."""
 WARPS = 8
-"""Of a block."""
+"""Warps of a block."""
 NARROW = 4
-"""Channels of images so narrow that eight columns are those of two taps."""
+"""Channels of images so narrow that eight columns hold two taps."""
 ALONE = 2.2
-"""Cycles of an instruction of a warp that runs alone."""
+"""Cycles per instruction of a warp that runs alone."""
 START, STEP = 2000, 150
-"""Cycles until a block's first lines are there, and in which it waits in a step."""
+"""Cycles until a block's first lines have arrived, and of waiting in each step."""
 COPY, COPY_ALONE = 28, 10
-"""Instructions that copy 16 bytes, and round them where they lie or not."""
+"""Instructions to copy 16 bytes, with rounding in shared memory or without."""
 SUM, RUN_SUM, LEAVING = 0.3, 0.1, 0.12
-"""Cycles for each sum that leaves a block, alone or in a run of four; or that shares are added
-to."""
+"""Cycles to store a sum of a block: alone, in a run of four, or added up from shares of warps."""
 MOST_ROWS = 1024
-"""Taps and channels together that are rows."""
+"""Taps times channels at most."""
 WASTE = 1.35
-"""Times the rows that there are, those of all blocks at most, where they are not 16."""
+"""Rows of all blocks at most, as a multiple of those that exist, unless they are 16."""
 PITCH = 20
-"""Floats from one column of sums to the next as they leave."""
+"""Floats from one staged column of sums to the next."""
 
 
 @dataclass(frozen=True)
 class HaloGradientTile(HaloTile):
-    """`n` of the filter's input channels and `m` of its output channels, `rows`, where a step is
-    `lines` lines of output. `y` are the elements of an image, a line and a pixel of dy, which has
-    so many `outputs`; a tap has so many `columns`, channels of x. The device computes so many alike
-    at once."""
+    """A tile of halo_gradient.cuh: `n` input and `m` output channels of the filter. A step is
+    `lines` lines of output.
+
+    Attributes:
+        y: elements from one image, line and pixel of dy to the next.
+        outputs: channels of dy.
+        columns: columns of a tap, the channels of x with their padding.
+        rows: rows of all blocks.
+        concurrent: how many gradients like it the device computes at once.
+    """
 
     y: tuple[int, int, int]
     outputs: int
@@ -68,7 +73,7 @@ class HaloGradientTile(HaloTile):
     limits: ClassVar[Limits] = Limits(144, 2)
     worths: ClassVar[tuple[float, float]] = (0.95, 0.95)
     tried_parts: ClassVar[tuple[int, ...]] = (1, 2, 4)
-    """Parts of k that are tried, beside those that fill a large device."""
+    """Numbers of parts of k to try, besides those that fill a large device."""
 
     @property
     def narrow(self) -> bool:
@@ -76,30 +81,30 @@ class HaloGradientTile(HaloTile):
 
     @property
     def across(self) -> int:
-        """Warps side by side, each with eight columns."""
+        """Warps next to each other, each with eight columns."""
         taps = self.image.columns.taps
         most = next(count for count in (8, 4, 2, 1) if count == 1 or taps > count)
         return most if self.narrow else self.n // 8
 
     @property
     def held(self) -> int:
-        """Times eight, a warp's columns."""
+        """Columns of a warp, in eights."""
         return self.image.rows.taps if self.narrow else self.image.taps
 
     @property
     def fragments(self) -> int:
-        """Times 16, a warp's rows."""
+        """Rows of a warp, in sixteens."""
         return self.m * self.across // (16 * self.warps)
 
     @property
     def together(self) -> int:
-        """Lines that products take together."""
+        """Lines of output that a product takes together."""
         y, x = self.image.rows, self.image.columns
         return 2 if x.outputs % 8 == 4 and y.outputs % 2 == 0 else 1
 
     @property
     def products(self) -> int:
-        """Of eight pixels, for each line, or lines together."""
+        """Products of eight pixels for each line, or pair of lines."""
         return -(-self.image.columns.outputs * self.together // 8)
 
     @property
@@ -113,11 +118,11 @@ class HaloGradientTile(HaloTile):
 
     @property
     def steps(self) -> int:
-        """Of all images."""
+        """Steps of all images."""
         return self.bands * self.image.images
 
     def window(self, step: int) -> tuple[int, int]:
-        """The first line of x that a step reads, of all images, and the one behind the last."""
+        """The range of lines of x that a step reads, numbered through all images."""
         y, p = self.image.rows, step % self.bands * self.lines
         last = min(p + self.lines, y.outputs) - 1
         low = max(0, p * y.step + y.first)
@@ -127,7 +132,7 @@ class HaloGradientTile(HaloTile):
 
     @cached_property
     def slots(self) -> int:
-        """Lines of x that a step and the next one read."""
+        """Lines of the ring: those of x that two successive steps read."""
         windows = [self.window(i) for i in range(min(2 * self.bands, self.steps))]
         pairs = itertools.pairwise(windows)
         return max(windows[0][1] - windows[0][0], *(b[1] - a[0] for a, b in pairs), 1)
@@ -200,9 +205,9 @@ class HaloGradientTile(HaloTile):
         leaving: float,
         moved: float,
     ) -> float:
-        """Cycles where a warp has, for each of so many `products` of eight pixels, those of so many
-        fragments, reads of shared memory, and instructions; `copying` are instructions, `leaving`
-        cycles, and `moved` bytes of all blocks."""
+        """The estimated cycles. `fragment` are the products, reads of shared memory and
+        instructions of a warp for eight pixels, which a block computes so many times; `copying` are
+        instructions of copies, `leaving` cycles to store the sums, `moved` bytes of all blocks."""
         count, reads, issued = fragment
         product = max(count * GPU.fragment, reads, issued * GPU.issue) * self.warps
         alone = max(issued * ALONE + 40, product)
@@ -219,8 +224,8 @@ class HaloGradientTile(HaloTile):
 def halo_gradient_tiles(
     nest: Nest, body: Graph, element: str, concurrent: int = 1
 ) -> list[HaloFound]:
-    """The tiles that the gradient of filters may take beside so many alike, a few of the best, the
-    best first; none if it is no such gradient of operands that are read as tf32."""
+    """The cheapest tiles for a gradient of filters in tf32 of which the device computes so many at
+    once, the best first; none if such tiles cannot compute it."""
     made = bare_gradient(nest, body, element, concurrent)
     if made is None or made[0].b.vector != 4:
         return []
@@ -230,8 +235,8 @@ def halo_gradient_tiles(
 def bare_gradient(
     nest: Nest, body: Graph, element: str, concurrent: int, planes: bool = False
 ) -> tuple[Problem, HaloGradientTile] | None:
-    """The gradient of filters of operands that are read as tf32, and a tile of its images, whatever
-    its sizes; of images of one channel too, if `planes` are wanted. None if it is no such one."""
+    """A gradient of filters in tf32, and a tile of its images of arbitrary size; `planes` allows
+    images of one channel. None if such tiles cannot compute it."""
     x = image_of(nest, GRADIENTS, nest.summed, nest.kept, planes)
     if x is None or not LEAST_TAPS <= x.taps <= MOST_TAPS or element != "tf32":
         return None
@@ -266,7 +271,7 @@ def bare_gradient(
 
 
 def _tiles(bare: HaloGradientTile) -> Iterator[HaloGradientTile]:
-    """The tiles that are tried, whether they fit or not, those of the most rows first."""
+    """The tiles to try, whether they fit or not, those with the most rows first."""
     x, outputs = bare.image.columns, bare.image.rows.outputs
     narrow = bare.columns == NARROW
     if (narrow and (x.tap != 1 or x.taps > 16)) or (not narrow and bare.columns < 16):
@@ -282,9 +287,8 @@ def _tiles(bare: HaloGradientTile) -> Iterator[HaloGradientTile]:
 
 @dataclass(frozen=True)
 class Im2colTile(HaloGradientTile):
-    """As `HaloGradientTile`, of `n` taps and channels of x, and all `m` channels of dy, where
-    `down` warps below each other have them all, and those beside each other a share of the lines
-    each."""
+    """A tile of im2col_gradient.cuh: `n` taps and channels of x, and all `m` channels of dy.
+    `down` warps have all of them; with several such groups each has a share of the lines."""
 
     down: int = 1
     header: ClassVar[str] = "convolution/im2col_gradient"
@@ -299,7 +303,7 @@ class Im2colTile(HaloGradientTile):
 
     @property
     def across(self) -> int:
-        """Times eight, the columns of dy."""
+        """Columns of dy, in eights."""
         return -(-self.m // 8)
 
     @property
@@ -316,12 +320,12 @@ class Im2colTile(HaloGradientTile):
 
     @property
     def reach(self) -> int:
-        """Lines of x that a step has."""
+        """Lines of x that a step reads."""
         return self.image.rows.reach(self.lines)
 
     @property
     def chunks(self) -> tuple[int, int]:
-        """Of 16 bytes, of x and of dy, that a step copies."""
+        """Copies of 16 bytes that a step makes of x, and of dy."""
         x = self.image.columns
         of_y = self.lines * x.outputs * -(-self.outputs // 4)
         return self.reach * x.extent * self.columns // 4, of_y
@@ -365,8 +369,8 @@ class Im2colTile(HaloGradientTile):
 
 
 def im2col_tiles(nest: Nest, body: Graph, element: str, concurrent: int = 1) -> list[HaloFound]:
-    """The tiles that the gradient of filters may take beside so many alike, a few of the best, the
-    best first; none if it is no such gradient of operands that are read as tf32."""
+    """The cheapest tiles for a gradient of filters in tf32 of which the device computes so many at
+    once, the best first; none if such tiles cannot compute it."""
     found = bare_gradient(nest, body, element, concurrent, planes=True)
     if found is None:
         return []
@@ -380,7 +384,7 @@ def im2col_tiles(nest: Nest, body: Graph, element: str, concurrent: int = 1) -> 
 
 
 def _im2col_tiles(bare: HaloGradientTile) -> Iterator[Im2colTile]:
-    """The tiles that are tried, whether they fit or not."""
+    """The tiles to try, whether they fit or not."""
     outputs, rows = bare.image.rows.outputs, bare.image.taps * bare.columns
     several = sorted(n for n in {1, 2, 4, 6, 7, 8, 12, 14, outputs} if outputs % n == 0)
     for down, fragments, lines in itertools.product((1, 2, 4, 8), (1, 2, 3, 4), several):

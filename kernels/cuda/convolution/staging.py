@@ -1,5 +1,5 @@
-"""What all tiles of staging.cuh share: the image whose lines a block stages in shared memory, the
-answers of such tiles, and the choice of the cheapest."""
+"""The base of tiles whose blocks stage lines of an image in shared memory (staging.cuh), the record
+of such an image, and the choice of the cheapest tile."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from graphc.kernels.program.nest import Nest
 from graphc.ops.base import Array, Contraction
 
 LEAST_TAPS = 4
-"""Taps of a filter from which on to stage an image is worth it."""
+"""Taps of a filter at least: with fewer, staging an image does not pay."""
 
 
 @dataclass(frozen=True)
 class ImageAxis:
-    """One axis of a convolved image: output i reads at tap t the pixel i * step + t * tap + first,
-    which exists from 0 to `extent`."""
+    """One axis of a convolved image. Output i reads pixel i * step + t * tap + first at tap t; the
+    image has `extent` pixels."""
 
     outputs: int
     taps: int
@@ -35,12 +35,12 @@ class ImageAxis:
     extent: int
 
     def reach(self, outputs: int) -> int:
-        """Pixels from the first to the last that so many neighbouring outputs read."""
+        """Pixels in the range that so many neighbouring outputs read."""
         return (outputs - 1) * self.step + abs(self.tap) * (self.taps - 1) + 1
 
     def staged_line(self, pixel: int, vector: int) -> int:
-        """Floats of a staged line of pixels of so many floats, as StagedLine::line; copies are of
-        `vector` floats."""
+        """The length of a staged line in floats, as StagedLine::line, of pixels of so many floats
+        and copies of `vector` floats."""
         beside = -(-max(0, -self.first) * pixel // vector) * vector
         last = (self.outputs - 1) * self.step + (self.taps - 1) * self.tap + self.first
         line = beside + max(self.extent, last + 1) * pixel
@@ -51,8 +51,8 @@ class ImageAxis:
 
 @dataclass(frozen=True)
 class Image:
-    """The images that a convolution reads, of `rows` x `columns` pixels. `strides` are the elements
-    from one image, line and pixel to the next, `size` the bytes of an element."""
+    """A batch of images that a convolution reads. `strides` are the elements from one image, line
+    and pixel to the next, `size` the bytes of an element."""
 
     images: int
     rows: ImageAxis
@@ -67,7 +67,7 @@ class Image:
         return self.rows.taps * self.columns.taps
 
     def text(self, *more: str) -> list[str]:
-        """The lines of struct Halo of staging.cuh, with `more` constants."""
+        """The C++ struct Halo of staging.cuh, with `more` constants."""
         y, x, (image, line, pixel) = self.rows, self.columns, self.strides
         constants = [
             f"int images = {self.images}, P = {y.outputs}, Q = {x.outputs}",
@@ -81,9 +81,14 @@ class Image:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a tile may take: registers of a thread for sums, or for what it keeps in their place,
-    and in all, as they are estimated; bytes of shared memory; blocks and warps that are worth it on
-    a multiprocessor."""
+    """The resources that a tile may use at most.
+
+    Attributes:
+        kept: registers of a thread for sums, or for filters in their place.
+        blocks, warps: of a multiprocessor.
+        shared: bytes of shared memory of a block.
+        registers: all registers of a thread, as estimated.
+    """
 
     kept: int
     blocks: int
@@ -94,9 +99,8 @@ class Limits:
 
 @dataclass(frozen=True)
 class HaloTile(TileAnswers):
-    """A tile whose block stages the pixels that `lines` lines of output of an image read, and
-    computes `n` columns with so many `warps`; `blocks` are on a multiprocessor. Kinds of it have
-    `m` rows, and what is only declared here."""
+    """The base of tiles whose blocks stage the pixels that `lines` lines of output read. A block
+    computes `m` x `n` sums with so many `warps`; a multiprocessor holds so many `blocks`."""
 
     image: Image
     lines: int
@@ -107,8 +111,7 @@ class HaloTile(TileAnswers):
     size_name: ClassVar[str] = "bytes"
     limits: ClassVar[Limits]
     worths: ClassVar[tuple[float, float]]
-    """The share of its time that a contraction is to take with such a tile, where other tiles take
-    all steps or leave some out."""
+    """`worth` beside tiles that take all steps, and beside tiles that skip some."""
 
     @property
     def m(self) -> int:
@@ -122,35 +125,35 @@ class HaloTile(TileAnswers):
 
     @property
     def kept(self) -> int:
-        """Registers of a thread for sums, or for what it keeps in their place."""
+        """Registers of a thread for sums, or for filters in their place."""
         raise NotImplementedError
 
     @property
     def registers(self) -> int:
-        """Of a thread, about."""
+        """Registers of a thread, as estimated."""
         raise NotImplementedError
 
     @property
     def shared_bytes(self) -> int:
-        """As `bytes` of the template."""
+        """Bytes of shared memory, as `bytes` of the template."""
         raise NotImplementedError
 
     @property
     def staged(self) -> str:
-        """What a block stages and computes, in words."""
+        """A description of what a block stages and computes."""
         raise NotImplementedError
 
     def parts_of_k(self) -> Iterable[int]:
-        """The numbers of parts of k that are tried."""
+        """The numbers of parts of k to try."""
         return (1,)
 
     def cycles(self, problem: Problem, splits: int) -> float:
-        """What the tile is estimated to take on a large device, with so many parts of k: products,
-        instructions or accesses, or what a block waits for, and no less than its bytes take."""
+        """The estimated cycles on a large device, with so many parts of k: the largest of products,
+        instructions, accesses to shared memory, latency, and memory traffic."""
         raise NotImplementedError
 
     def fitted(self) -> Iterator[Self]:
-        """The tile with the blocks that a multiprocessor holds, if it fits."""
+        """The tile with `blocks` set, if it fits."""
         limits, shared = self.limits, self.shared_bytes
         if self.kept > limits.kept or self.registers > limits.registers or shared > limits.shared:
             return
@@ -183,7 +186,7 @@ HaloFound = tuple[float, Problem, HaloTile, int]
 
 
 def cheapest(tried: Iterable[tuple[Problem, HaloTile]]) -> list[HaloFound]:
-    """The two that are estimated to be cheapest of the tiles that fit, the best first."""
+    """The two cheapest of the tiles that fit, the best first."""
     found = [
         (tile.cycles(problem, splits), problem, tile, splits)
         for problem, bare in tried
@@ -200,9 +203,9 @@ def image_of(
     taps: Sequence[int],
     planes: bool = False,
 ) -> Image | None:
-    """The images that a contraction, one of `ops`, reads first, at taps of output pixels, which are
-    among these axes. None if they are not whole images with channels last, or, if `planes` are
-    wanted, of one channel."""
+    """The images that a contraction of one of `ops` reads, with output pixels and taps along these
+    axes. None unless they are whole images with channels last; `planes` also allows images of one
+    channel."""
     op, read = nest.node.op, nest.a
     if op.name not in ops or nest.sections is not None or read.type.rank != 4 or read.quotients:
         return None
@@ -243,8 +246,8 @@ def image_of(
 
 @lru_cache
 def met_share(image: Image, images: int, lines: int, fragments: int) -> float:
-    """The share of the pairs of a fragment and a tap of which a row is in the image, where a block
-    has so many lines of so many images, in so many fragments of 16 rows."""
+    """The share of pairs of a fragment and a tap that meet a pixel, where a block has so many lines
+    of so many images, in so many fragments of 16 rows."""
     down, across = _met(image.rows), _met(image.columns)
     both = down[:, None, :, None] & across[None, :, None, :]
     bands = -(-len(down) // lines)
@@ -258,7 +261,7 @@ def met_share(image: Image, images: int, lines: int, fragments: int) -> float:
 
 
 def _met(axis: ImageAxis) -> Array:
-    """Whether each output's taps are pixels: [outputs, taps]."""
+    """Whether each output meets a pixel at each tap: bool[outputs, taps]."""
     at = np.arange(axis.outputs)[:, None] * axis.step + np.arange(axis.taps) * axis.tap
     inside: Array = (at + axis.first >= 0) & (at + axis.first < axis.extent)
     return inside

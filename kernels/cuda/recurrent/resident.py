@@ -1,11 +1,10 @@
-"""Tiles of products in loops whose blocks keep something for all iterations: their rows (rows.cuh),
-or their columns' operand in registers (persistent.cuh, persistent_exact.cuh); and which products
-take them.
+"""Choose tiles for products in loops whose blocks keep data on the chip for all iterations: rows of
+the state (rows.cuh), or weights in registers (persistent.cuh, persistent_exact.cuh).
 
-Held weights are the way of Persistent RNNs (Diamos et al., 2016), and of FlashRNN (Poeppel et al.,
-2024), which has the cell's pointwise part behind products of two bytes by tensor cores: the weights
-of all units are on the chip, a share in each block, and what the units exchange once per iteration
-goes through the second-level cache.
+Persistent RNNs (Diamos et al., 2016) keep weights so, and FlashRNN (Poeppel et al., 2024) does for
+products of two bytes by tensor cores, with the cell's pointwise part behind them. Each block holds
+a share of the weights of all units; once per iteration the units exchange values through the
+second-level cache.
 """
 
 from __future__ import annotations
@@ -24,34 +23,34 @@ from graphc.kernels.cuda.shared.patch_partition import PATCH, count
 from graphc.kernels.program.epilogue import Epilogue
 
 NEAR_BYTES = 96 * 1024
-"""Of a columns' operand that stays in L1 from one iteration of a loop to the next, beside the
-shared memory of two blocks: of the 256 KB of a multiprocessor of an H100, the 192 KB of an A100."""
+"""Bytes of weights that stay in L1 from one iteration to the next, beside the shared memory of two
+blocks: a multiprocessor of an H100 has 256 KB, of an A100 192 KB."""
 MOST_KEPT = 64 * 1024
-"""Bytes of a columns' operand that a block of rows keeps in registers: 64 of each thread, half of
-what each has where two blocks are on a multiprocessor."""
+"""Bytes of weights that a block with rows of its own keeps at most: 64 registers of each thread,
+half of those it has with two blocks on a multiprocessor."""
 MOST_ROWS = 8
-"""Of a block: each thread holds a sum of each of them for several columns."""
+"""Rows of a block at most: each thread holds a sum of each row for several columns."""
 NEIGHBOURS = 8
-"""Threads that share the k of a column where that runs fastest in memory."""
+"""Threads that share the k of a column where weights are contiguous along k."""
 ROWS_ALONE, ALONE = 1200, 2000
-"""Cycles of a block beside its products, or its loads: latencies of rows and epilogue, barriers;
-and products, and sums of all warps."""
+"""Cycles of a block besides its products, or its loads: latencies, barriers and the epilogue; with
+held weights products and the sums of all warps too."""
 WARPS = THREADS // 32
-"""Of a block, among which k, or columns, are dealt out."""
+"""Warps of a block, which share k or columns."""
 PAIRED = ("half", "bfloat", "as_bfloat")
-"""Elements of which a register holds two."""
+"""C++ types of which a register holds two elements."""
 MOST_HELD = 16
-"""Pairs of fragments, of 16 of k, that a warp holds: of each eight registers, 128 of 255; twice as
-many of pairs of elements."""
+"""Pairs of fragments of 16 of k that a warp holds at most, of eight registers each: 128 of 255.
+Twice as many of paired elements."""
 MOST_SECTIONS = 5
-"""The sums of all warps take 8 KB of shared memory for each section."""
+"""Sections at most: the sums of all warps take 8 KB of shared memory for each."""
 LEAST_PARTS = 3
-"""Parts of k from which on to store sums of all columns and read those of 16 takes fewer bytes than
-to read all of k."""
+"""Parts of k at least, so that storing sums of all columns and reading those of 16 moves fewer
+bytes than reading all of k."""
 
 
 class ResidentTile(TileAnswers):
-    """A tile of `n` columns, those of all sections, for the iterations of a loop."""
+    """The base of tiles for loops; `n` counts the columns of all sections."""
 
     n: int
     groups: ClassVar[int] = 1
@@ -66,8 +65,8 @@ class ResidentTile(TileAnswers):
 
 @dataclass(frozen=True)
 class RowTile(ResidentTile):
-    """All `n` columns of `m` rows, which the block owns. It `keeps` what the columns read in
-    registers for all iterations, or reads it from L1."""
+    """A tile of rows.cuh: all `n` columns of `m` rows, which the block owns. It `keeps` the weights
+    in registers for all iterations, or reads them from L1."""
 
     m: int
     n: int
@@ -93,11 +92,16 @@ class RowTile(ResidentTile):
 
 @dataclass(frozen=True)
 class PersistentTile(ResidentTile):
-    """`m` rows and as many columns of each section, whose operand the block holds; `n`
-    are the columns of all blocks and sections. Of several `parts` of k, as long as the columns are
-    many, a block takes 16 of each, for all columns, and its sums are added in a second launch. Of
-    several `strips`, into which the columns of a product of one section are divided, it takes 16 of
-    each. `exact` products are those of registers, of float32."""
+    """A tile of persistent.cuh: `m` rows and as many columns of each section, whose weights the
+    block holds.
+
+    Attributes:
+        n: columns of all blocks and sections.
+        parts: parts of k, each as long as there are columns. With several, a block has 16 of each
+            part, for all columns, and a second launch adds its sums.
+        exact: whether registers multiply, in float32 (persistent_exact.cuh).
+        strips: parts of the columns of a product of one section. A block has 16 of each.
+    """
 
     n: int
     parts: int = 1
