@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.kernels.cuda.convolution import halo_gradient, halo_tile
+from graphc.kernels.cuda.convolution.staging import HaloTile
 from tests.random_convolutions import RandomConvolutions
 from tests.tools import need_command
 
@@ -38,9 +38,7 @@ def compiler() -> None:
 def held(clean_environment: pytest.MonkeyPatch) -> None:
     """Blocks hold pixels wherever they can, and what they read is checked."""
     clean_environment.setenv("GRAPHC_CHECK", "race")
-    for name in ("WORTH", "SKIPPING_WORTH"):
-        clean_environment.setattr(halo_tile, name, 1e9)
-    clean_environment.setattr(halo_gradient, "WORTH", 1e9)
+    clean_environment.setattr(HaloTile, "worth", lambda *_: 1e9)
 
 
 @pytest.mark.parametrize("seed", range(SAMPLE))

@@ -14,6 +14,7 @@ import numpy as np
 import graphc
 from graphc.base.target import Target
 from graphc.ir import FLOATS, Graph, Node, Type, Value
+from graphc.kernels.cuda.contract.tiles.tensor_tiles import GeneralTile, choices, several
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.base import Array, Op
 from graphc.ops.fused import Fused, KernelNode
@@ -42,6 +43,11 @@ def traced(name: str, fn: Callable[..., Any], *specs: Type) -> Node:
     graph = graphc.trace(fn, *specs)
     inputs = (*graph.inputs, *graph.state)
     return fused(Graph(name, inputs, (), graph.nodes, graph.outputs))
+
+
+def choose_tile(*sizes: int, **given: Any) -> tuple[GeneralTile, int]:
+    """The cheapest tile of so many batches, rows, columns and k, and the parts of k."""
+    return several(choices(*sizes, **given))[0][1:]
 
 
 def arrays_of(node: Node, seed: int = 0) -> list[Array]:

@@ -11,8 +11,7 @@ import pytest
 import graphc
 from graphc import nn
 from graphc.kernels.cuda.contract import column_sums, contract_kernel
-from graphc.kernels.cuda.convolution import halo
-from graphc.kernels.cuda.convolution.halo_tile import HaloTile
+from graphc.kernels.cuda.convolution.halo import HaloProductTile
 from graphc.kernels.cuda.reduce import reduce, stage_text
 from graphc.ops.fused import kernels_in
 from tests.support.cuda_column_sums import Normed, compiled, images, joined, steps
@@ -107,10 +106,10 @@ def patches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Patches are taken wherever they can be, those of parts, and of few columns and
     lines, first."""
 
-    def cycles(tile: HaloTile, *_: Any) -> float:
+    def cycles(tile: HaloProductTile, *_: Any) -> float:
         return tile.n + tile.lines / 100 - 100 * tile.splits
 
-    monkeypatch.setattr(halo, "_cycles", cycles)
+    monkeypatch.setattr(HaloProductTile, "cycles", cycles)
 
 
 @pytest.mark.parametrize(

@@ -10,32 +10,24 @@ import pytest
 import graphc
 from graphc.kernels.cuda.contract.tiles import tensor_tiles as tiles
 from graphc.kernels.cuda.contract.tiles.register_tiles import TILES, Tile
-from graphc.kernels.cuda.contract.tiles.tensor_tiles import best_tile, choose_tile
 from graphc.kernels.lower import candidates, lower
 from graphc.kernels.program.kernel import Kernel
-from graphc.runtime.sim.native import BACKWARD, FORWARD
 from tests.kernels.cuda_harness import (
     TARGET,
     arrays_of,
     assert_close,
     build_device,
+    choose_tile,
     mistaken,
     traced,
 )
-from tests.sim.playing import Played, simulator
+from tests.sim.playing import Played, assert_right_in_any_order, simulator
 from tests.support.cuda_contract import NODES, relu_bias, spec, transposed, two_outputs
 from tests.tools import need_command
 
 
 def test_each_form_of_product_is_right_in_any_order_of_threads():
-    need_command("g++", "clang++")
-    played = Played(simulator(check=True), NODES)
-    for node in NODES:
-        arrays = arrays_of(node)
-        ahead, back = (played.run(node, arrays, order) for order in (FORWARD, BACKWARD))
-        for got, other, want in zip(ahead, back, node.op.reference(*arrays), strict=True):
-            assert_close(got, want, 1000)
-            np.testing.assert_array_equal(got, other)
+    assert_right_in_any_order(NODES, 1000)
 
 
 @pytest.mark.parametrize(
@@ -140,13 +132,7 @@ def test_groups_of_threads_share_steps(tile: Tile, monkeypatch: pytest.MonkeyPat
     nodes = [n for n in FEW if tile.fits(n.outputs[0].type.numpy_dtype.itemsize)]
     assert len(nodes) >= 5
     assert all(str(tile) in lower(node, TARGET).source for node in nodes)
-    played = Played(simulator(check=True), nodes)
-    for node in nodes:
-        arrays = arrays_of(node)
-        ahead, back = (played.run(node, arrays, order) for order in (FORWARD, BACKWARD))
-        for got, other, want in zip(ahead, back, node.op.reference(*arrays), strict=True):
-            assert_close(got, want, 1000)
-            np.testing.assert_array_equal(got, other)
+    assert_right_in_any_order(nodes, 1000)
 
 
 def test_half_as_long_reads_of_crowded_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch):
@@ -189,5 +175,4 @@ def test_few_rows_take_small_tiles_but_sums_of_one_block_stay_in_it():
     assert choose_tile(1, 16, 256, 256) == (small, 1)
     one, splits = choose_tile(1, 16, 10, 256)
     assert (one.m, one.n, splits) == (16, 16, 1)
-    _, found, _ = best_tile(1, 16, 10, 256, keeps=lambda tile: tile == small)
-    assert found == small
+    assert choose_tile(1, 16, 10, 256, keeps=lambda tile: tile == small) == (small, 1)

@@ -13,13 +13,13 @@ from graphc.kernels.cuda.contract.tiles.tensor_tiles import (
     LONG_TILES,
     Operand,
     TensorTile,
-    choose_tile,
     room_in_l1,
     tensor_tiles,
 )
 from graphc.kernels.cuda.shared.gpu_model import GPU
 from graphc.kernels.program.nest import contraction_nest
 from graphc.ops.fused import kernels_in
+from tests.kernels.cuda_harness import choose_tile
 
 
 def problem(fn: Any, *shapes: tuple[int, ...]) -> Problem:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.kernels.cuda.convolution import halo
-from graphc.kernels.cuda.convolution.halo_tile import Axle, Halo, HaloTile
+from graphc.kernels.cuda.convolution.halo import HaloProductTile
+from graphc.kernels.cuda.convolution.halo_gradient import Im2colTile
+from graphc.kernels.cuda.convolution.staging import Image, ImageAxis, _met, met_share
 from graphc.kernels.program.kernel import Kernel
 from tests.support.cuda_tensor import EPS, arrays
 from tests.tools import need_command
@@ -57,10 +58,10 @@ def patched(program: Any) -> list[Kernel]:
 def preferred(monkeypatch: pytest.MonkeyPatch) -> None:
     """Patches are taken wherever they can be, those with the most fragments of a warp first."""
 
-    def cycles(tile: HaloTile, problem: Any, held: int, read: int) -> float:
-        return 1 / (held + tile.images + tile.parts + tile.taps)
+    def cycles(tile: HaloProductTile, *_: Any) -> float:
+        return 1 / (tile.held + tile.images + tile.parts + tile.taps)
 
-    monkeypatch.setattr(halo, "_cycles", cycles)
+    monkeypatch.setattr(HaloProductTile, "cycles", cycles)
     monkeypatch.setenv("GRAPHC_CHECK", "race")
 
 
@@ -83,10 +84,10 @@ def test_convolutions_of_patches_are_right(preferred: None, name: str, precision
 def test_blocks_share_the_channels(name: str, monkeypatch: pytest.MonkeyPatch):
     """A launch adds what the blocks of the parts leave."""
 
-    def cycles(tile: HaloTile, *_: Any) -> float:
+    def cycles(tile: HaloProductTile, *_: Any) -> float:
         return 1 / (tile.splits + tile.taps / 10)
 
-    monkeypatch.setattr(halo, "_cycles", cycles)
+    monkeypatch.setattr(HaloProductTile, "cycles", cycles)
     monkeypatch.setenv("GRAPHC_CHECK", "race")
     values = arrays(TILES[name], "float32")
     program = compiled(name, "sim", "tf32")
@@ -146,11 +147,11 @@ def test_patches_compile_without_spills(preferred: None, arch: str):
 
 
 def test_fragments_that_meet_no_pixel_are_left_out():
-    rows = Axle(12, 5, 1, -1, 0, 8)
-    assert rows.met().sum() == 40
-    image = Halo(100, rows, rows, 50, (3328, 416, 52), 4)
-    assert halo._met(image, 16, 12, 144) == pytest.approx(40 * 40 / 144 / 25)
-    assert halo._met(image, 1, 12, 9) > 0.5
+    rows = ImageAxis(12, 5, 1, -1, 0, 8)
+    assert _met(rows).sum() == 40
+    image = Image(100, rows, rows, 50, (3328, 416, 52), 4)
+    assert met_share(image, 16, 12, 144) == pytest.approx(40 * 40 / 144 / 25)
+    assert met_share(image, 1, 12, 9) > 0.5
 
 
 def test_a_contraction_without_taps_has_no_patch():
@@ -163,3 +164,65 @@ def test_a_contraction_without_taps_has_no_patch():
         precision="tf32",
     )
     assert not patched(program)
+
+
+def test_channels_that_nobody_wrote_are_not_read(clean_environment: pytest.MonkeyPatch) -> None:
+    """Of pixels that take more room than their 22 channels."""
+    clean_environment.setenv("GRAPHC_CHECK", "race")
+    clean_environment.setattr(Im2colTile, "cycles", lambda *_: -1.0)
+
+    def loss(first: Any, second: Any, x: Any) -> Any:
+        y = graphc.conv2d(graphc.relu(graphc.conv2d(x, first, padding=(0, 1))), second)
+        return graphc.sum(y * y)
+
+    shapes = (22, 1, 3, 3), (8, 22, 3, 3), (2, 1, 10, 12)
+    values = arrays(shapes, "float32")
+    specs = [graphc.spec(shape) for shape in shapes]
+    made = graphc.grad(loss, (0, 1))
+    settings = {"precision": "tf32", "disable": "fuse_products"}
+    program = graphc.compile(made, *specs, device="sim", **settings)
+    assert any("Im2colGradient" in k.source for k in program.plan.kernels.values())
+    wanted = graphc.compile(made, *specs, device="reference", precision="tf32")(*values)
+    for got, want in zip(program(*values), wanted, strict=True):
+        scale = float(np.abs(want).max())
+        np.testing.assert_allclose(got, want, rtol=0, atol=2.0**-9 * scale)
+
+
+@pytest.mark.parametrize(
+    ("template", "x", "filters", "options", "taken"),
+    [
+        ("HaloGradient", (8, 64, 28, 28), (64, 64, 3, 3), {}, True),
+        ("HaloGradient", (8, 64, 28, 28), (64, 64, 3, 3), {"precision": "float32"}, False),
+        ("HaloGradient", (8, 64, 28, 28), (64, 64, 3, 3), {"precision": "bfloat16"}, False),
+        ("HaloGradient", (8, 64, 28, 28), (64, 32, 3, 3), {"groups": 2}, False),
+        ("Im2colGradient", (1000, 1, 28, 28), (20, 1, 5, 5), {}, True),
+        ("Im2colGradient", (1000, 20, 12, 12), (20, 20, 5, 5), {}, True),
+        ("Im2colGradient", (1000, 1, 27, 27), (20, 1, 5, 5), {}, False),
+        ("Im2colGradient", (1000, 18, 12, 12), (20, 18, 5, 5), {}, False),
+        ("Im2colGradient", (1000, 20, 12, 12), (20, 20, 5, 5), {"precision": "float32"}, False),
+        ("Im2colGradient", (1000, 20, 12, 12), (20, 20, 5, 5), {"precision": "bfloat16"}, False),
+        ("SingleChannelProduct", (100, 1, 28, 28), (20, 1, 5, 5), {}, True),
+        ("SingleChannelProduct", (100, 2, 28, 28), (20, 2, 5, 5), {}, False),
+        ("SingleChannelProduct", (100, 1, 28, 28), (20, 1, 5, 5), {"precision": "float32"}, False),
+        ("SingleChannelProduct", (100, 1, 28, 28), (20, 1, 5, 5), {"precision": "bfloat16"}, False),
+    ],
+)
+def test_which_kernels_a_convolution_has(
+    template: str, x: Any, filters: Any, options: dict[str, Any], taken: bool
+) -> None:
+    """Of gradients, and of convolutions with another one behind them."""
+    groups = options.get("groups", 1)
+
+    def loss(w: Any, x: Any) -> Any:
+        y = graphc.conv2d(x, w, padding=int(template == "HaloGradient"), groups=groups)
+        return graphc.sum(y * y)
+
+    def both(first: Any, x: Any, second: Any) -> Any:
+        return graphc.conv2d(graphc.relu(graphc.conv2d(x, first)), second)
+
+    shapes, made = [filters, x], graphc.grad(loss)
+    if template == "SingleChannelProduct":
+        shapes, made = [filters, x, (8, 20, 3, 3)], both
+    specs, precision = [graphc.spec(shape) for shape in shapes], options.get("precision", "tf32")
+    program = graphc.compile(made, *specs, device="cuda", precision=precision)
+    assert any(template in k.source for k in program.plan.kernels.values()) == taken

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.kernels.cuda.convolution import halo_gradient, halo_tile
+from graphc.kernels.cuda.convolution.staging import HaloTile
 from tests.support.cuda_tensor import arrays
 from tests.tools import need_command
 
@@ -32,9 +32,7 @@ def held(clean_environment: pytest.MonkeyPatch) -> None:
     """Blocks hold pixels wherever they can."""
     need_command("g++", "clang++")
     clean_environment.setenv("GRAPHC_CHECK", "race")
-    for name in ("WORTH", "SKIPPING_WORTH"):
-        clean_environment.setattr(halo_tile, name, 1e9)
-    clean_environment.setattr(halo_gradient, "WORTH", 1e9)
+    clean_environment.setattr(HaloTile, "worth", lambda *_: 1e9)
 
 
 def assert_right(function: Any, shapes: list[tuple[int, ...]]) -> None:

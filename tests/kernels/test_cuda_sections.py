@@ -5,21 +5,17 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import numpy as np
 import pytest
 
 import graphc
 from graphc.kernels.lower import lower
-from graphc.runtime.sim.native import BACKWARD, FORWARD
 from tests.kernels.cells import gru, lstm, lstm_backward, peephole
 from tests.kernels.cuda_harness import (
     TARGET,
-    arrays_of,
-    assert_close,
     build_device,
     traced,
 )
-from tests.sim.playing import Played, simulator
+from tests.sim.playing import assert_right_in_any_order
 from tests.tools import first_quick, need_command
 
 
@@ -40,14 +36,7 @@ NODES = [node_of(cell, *size) for cell in CELLS for size in ((5, 1), (3, 7), (40
 
 
 def test_cells_of_any_size_are_right_in_any_order_of_threads():
-    need_command("g++", "clang++")
-    played = Played(simulator(check=True), NODES)
-    for node in NODES:
-        arrays = arrays_of(node)
-        ahead, back = (played.run(node, arrays, order) for order in (FORWARD, BACKWARD))
-        for got, other, want in zip(ahead, back, node.op.reference(*arrays), strict=True):
-            assert_close(got, want, 100)
-            np.testing.assert_array_equal(got, other)
+    assert_right_in_any_order(NODES, 100)
 
 
 def test_a_step_is_one_launch_that_overwrites_the_sums_it_came_from():

@@ -71,7 +71,7 @@ def test_every_tile_is_right_for_ragged_products(tile: TensorTile):
         assert_near(one, want, "bfloat16", 1031)
 
 
-SPLIT_TILES = tuple(t for t in LONG_TILES if t.wm * t.wn <= 32 * 32)
+SPLIT_TILES = tuple(t for t in LONG_TILES if t.tm * t.tn <= 32 * 32)
 """Those that take floats as sums of two parts."""
 
 

@@ -95,6 +95,8 @@ TWO: tuple[tuple[Op, Range, Range, tuple[str, ...]], ...] = (
 )
 """Ops of two numbers, from where each is drawn, and their dtypes."""
 
+FUSED = ops.FusedMultiplyAdd(), ops.FusedMultiplySubtract(), ops.FusedNegateMultiplyAdd()
+
 POINTWISE = (
     *(s for op, limits in ONE.items() for s in one(op, *limits)),
     *(s for op, (low, high) in ONE.items() for s in one(op, low, high, "f64")[3:8:2]),

@@ -16,7 +16,7 @@ from graphc import nn, optim
 from graphc.base import target
 from graphc.base.errors import PlanError
 from graphc.kernels.cuda.joined import joined_launch as text
-from graphc.kernels.cuda.recurrent.row_tile import RowTile, row_tile
+from graphc.kernels.cuda.recurrent.resident import RowTile, row_tile
 from graphc.kernels.cuda.shared.block_partition import owned
 from graphc.program import Program
 from graphc.runtime.cuda.compile import compile_cuda

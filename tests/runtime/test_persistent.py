@@ -17,8 +17,8 @@ from graphc import nn, optim
 from graphc.base import target
 from graphc.base.errors import PlanError
 from graphc.kernels.cuda.joined import joined_launch as text
-from graphc.kernels.cuda.recurrent import persistent_tile as tiles
-from graphc.kernels.cuda.recurrent.persistent_tile import persistent_tile
+from graphc.kernels.cuda.recurrent import resident as tiles
+from graphc.kernels.cuda.recurrent.resident import persistent_tile
 from graphc.kernels.cuda.shared.gpu_model import GPU
 from graphc.program import Program
 from graphc.runtime.plan.plan import LaunchPart, Plan, RepeatedParts

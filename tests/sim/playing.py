@@ -18,8 +18,10 @@ from graphc.ops.fused import Fused
 from graphc.runtime.cuda.tensor_maps import packed as arguments
 from graphc.runtime.sim import Simulator
 from graphc.runtime.sim.module import Function
-from graphc.runtime.sim.native import ORDERS
+from graphc.runtime.sim.native import BACKWARD, FORWARD, ORDERS
 from graphc.runtime.sim.objects import DeviceAllocation, Stream
+from tests.kernels.cuda_harness import arrays_of, assert_close
+from tests.tools import need_command
 
 TARGET = Target("sim", lanes=1, arch="sm_90a")
 PER_FILE = 40
@@ -60,6 +62,24 @@ def launch_twice(
         stream = device.Stream(1)
         function._launch_kernel(grid, block, packed(*arguments), 0, stream, **uses)
         device.Context.synchronize()
+
+
+def assert_right_in_any_order(
+    nodes: Sequence[Node],
+    length: int | None = None,
+    arrays: Callable[[Node], list[Array]] = arrays_of,
+) -> None:
+    """The kernels of nodes make what the reference does, but for the rounding of sums of so many
+    terms, or of as many as an input has elements, and the same bits for each order of threads."""
+    need_command("g++", "clang++")
+    played = Played(simulator(check=True), nodes)
+    for node in nodes:
+        given = arrays(node)
+        ahead, back = (played.run(node, given, order) for order in (FORWARD, BACKWARD))
+        terms = length or max(a.size for a in given)
+        for got, other, want in zip(ahead, back, node.op.reference(*given), strict=True):
+            assert_close(got, want, terms)
+            np.testing.assert_array_equal(got, other)
 
 
 def laid(array: Array, type: Type) -> Array:

@@ -19,6 +19,7 @@ class FusedMultiplyAdd(Pointwise):
     accepts = FLOATS
     negate_product: ClassVar[bool] = False
     negate_sum: ClassVar[bool] = False
+    operations: ClassVar[int] = 1
     expression: ClassVar[str] = "fma({a}, {b}, {c})"
 
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
@@ -36,6 +37,7 @@ class FusedMultiplySubtract(FusedMultiplyAdd):
 
     name: ClassVar[str] = "fms"
     negate_sum = True
+    operations: ClassVar[int] = 1
     expression: ClassVar[str] = "fma({a}, {b}, -{c})"
 
 
@@ -44,6 +46,7 @@ class FusedNegateMultiplyAdd(FusedMultiplyAdd):
 
     name: ClassVar[str] = "fnma"
     negate_product = True
+    operations: ClassVar[int] = 1
     expression: ClassVar[str] = "fma(-{a}, {b}, {c})"
 
 
@@ -55,7 +58,8 @@ def fma(a: Array, b: Array, c: Array) -> Array:
     and correctly rounded sums", 2008). In float64 the product is the sum of two numbers. Products
     of float64 that underflow, or whose factors are beyond 2^996, may be rounded twice.
     """
-    a, b, c = np.broadcast_arrays(a, b, c)
+    dtype = np.result_type(a, b, c)
+    a, b, c = (x.astype(dtype) for x in np.broadcast_arrays(a, b, c))
     with np.errstate(all="ignore"):
         if a.dtype == np.float32:
             total = _odd_sum(a.astype(np.float64) * b, c.astype(np.float64))

@@ -25,7 +25,6 @@ from graphc.kernels.cuda.contract.options import ContractOptions
 from graphc.kernels.cuda.contract.schedules import (
     ContractSchedule,
     ContractTile,
-    HaloFound,
     products,
     schedules,
 )
@@ -37,10 +36,9 @@ from graphc.kernels.cuda.contract.split_k_text import (
     second_launch,
 )
 from graphc.kernels.cuda.contract.taps import problems_by_taps
-from graphc.kernels.cuda.convolution.halo import halo_tiles
-from graphc.kernels.cuda.convolution.halo_gradient import halo_gradient_tiles
-from graphc.kernels.cuda.convolution.im2col_gradient import im2col_tiles
-from graphc.kernels.cuda.convolution.single_channel import single_channel_tiles
+from graphc.kernels.cuda.convolution.halo import halo_tiles, single_channel_tiles
+from graphc.kernels.cuda.convolution.halo_gradient import halo_gradient_tiles, im2col_tiles
+from graphc.kernels.cuda.convolution.staging import HaloFound
 from graphc.kernels.cuda.reduce.launches import add_reduction
 from graphc.kernels.cuda.shared.kernel_source import (
     FEW_THREADS,
@@ -98,11 +96,10 @@ def _schedules(
     element, _ = products(problem, False)
     held: list[HaloFound] = []
     if not (order or looped):
-        tiles = halo_tiles(nest, body, element)
-        held = [(cycles * options.concurrent, p, t, t.splits) for cycles, p, t in tiles]
+        held = halo_tiles(nest, body, element, options.concurrent)
     if not (order or looped or behind):
         held += halo_gradient_tiles(nest, body, element, options.concurrent)
-        held += [(*each, 1) for each in single_channel_tiles(nest, body, element)]
+        held += single_channel_tiles(nest, body, element)
         held += im2col_tiles(nest, body, element, options.concurrent)
     return schedules(problem, taps, options, held), nest.flops, behind
 

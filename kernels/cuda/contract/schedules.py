@@ -24,10 +24,13 @@ from graphc.kernels.cuda.contract.tiles.tensor_tiles import (
     tensor_tiles,
 )
 from graphc.kernels.cuda.contract.tiles.tile import parts_of
-from graphc.kernels.cuda.convolution.halo_gradient import HaloGradientTile
-from graphc.kernels.cuda.convolution.halo_tile import HaloTile
-from graphc.kernels.cuda.recurrent.persistent_tile import PersistentTile, persistent_tile
-from graphc.kernels.cuda.recurrent.row_tile import RowTile, row_tile
+from graphc.kernels.cuda.convolution.staging import HaloFound, HaloTile
+from graphc.kernels.cuda.recurrent.resident import (
+    PersistentTile,
+    RowTile,
+    persistent_tile,
+    row_tile,
+)
 from graphc.kernels.cuda.shared.gpu_model import GPU
 
 MOST = 5
@@ -38,7 +41,7 @@ WORTH = 0.8
 finding them, and rows that are further apart, take time too."""
 SHORT = ("half", "bfloat", "tf32", "as_bfloat")
 """The elements of operands that tensor cores multiply as exactly as registers do."""
-ContractTile = GeneralTile | HaloTile | HaloGradientTile | RowTile | PersistentTile
+ContractTile = GeneralTile | HaloTile | RowTile | PersistentTile
 """A tile of any kind."""
 
 
@@ -66,10 +69,6 @@ class ContractSchedule:
         itemsize = self.problem.nest.node.output.type.numpy_dtype.itemsize
         tiles = self.tile.tiles(self.problem)
         return parts_of(self.tile, tiles, self.splits, batches * m * n, itemsize)
-
-
-HaloFound = tuple[float, Problem, HaloTile | HaloGradientTile, int]
-"""Cycles, the problem, a tile whose blocks hold the pixels that they read, and parts of k."""
 
 
 def schedules(

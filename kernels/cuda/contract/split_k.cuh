@@ -3,7 +3,7 @@
 // block of a tile adds them in shared/tickets.cuh (adds_parts), the blocks of a cluster in
 // contract/cluster_sums.cuh (add_parts). All four add the parts of a sum in one order, so that kernels
 // have the same bits whoever adds: tests/kernels/test_cuda_tickets.py, test_cuda_clusters.py and
-// test_cuda_rows_added.py compare them. (Only the second launch may have lanes, where nothing else adds.)
+// test_cuda_parts_added.py compare them. (Only the second launch may have lanes, where nothing else adds.)
 #pragma once
 #include "cuda/shared/memory.cuh"
 

@@ -1,1 +1,1 @@
-"""Convolutions whose blocks hold the pixels that they read, and their gradients."""
+"""Convolutions, and their gradients, whose blocks stage the pixels they read in shared memory."""

@@ -1,29 +1,21 @@
-// halo.cuh: a convolution by tensor cores whose block holds the pixels that its sums read. They are
-// copied to shared memory once for all taps, and rounded there once; contract.cuh copies them for each
-// tap again. Tile::taps neighbouring taps are a step: their columns of filters pass through a ring as
-// there.
+// halo.cuh: a convolution by tensor cores whose block holds the pixels that its sums read. Tile::taps
+// neighbouring taps are a step: their columns of filters pass through a ring as in contract.cuh.
 //
-// Problem, B and Epilogue are those of contract.cuh, with k in the order part, tap, channel: a patch
-// has `depth` channels of a pixel, one part of all; while one is used the next is under way. With
-// `splits` > 1 each block has some of these parts. Of A there is
-//   Halo     images, P, Q   of the output, which are the rows; H, W of the input
-//             R, S           taps; tap (r, s) of output pixel (p, q) is the input pixel
-//                            (p * down + r * tap_down + top, q * across + s * tap_across + left)
-//             channels       that exist; image, line, pixel: elements from one to the next in memory,
-//                            where nothing lies between them
-//             lines          of input that Lines lines of output read, from the one that
-//                            line p reads at `lowest`, or all of an image, whatever p
-//             gap            bytes between two images in shared memory beyond what they take
+// k is in the order part, tap, channel: a patch has `depth` channels of a pixel, one part of all; while
+// one is used the next is under way. With `splits` > 1 each block has some of these parts. Rows are
+// output pixels, and besides what staging.cuh says Halo has
+//   lines    of input that Lines lines of output read, or all of an image
+//   gap      bytes between two images in shared memory beyond what they take
+//   skips    whether fragments of which no row meets a tap are left out
 //
 // A block computes BN columns of Lines lines of each of Images images, which are a part of the rows to
-// columns.cuh. Its row m is that of image m % Images, so that 16 rows, a fragment, are few pixels:
-// fragments of which no row meets a tap are left out where `skips`. Fragments are dealt out to warps in turn. A row whose tap lies in the padding
-// reads a line of zeros.
+// columns.cuh. Its row m is that of image m % Images, so that 16 rows, a fragment, are few pixels.
+// Fragments are dealt out to warps in turn. A row whose tap lies in the padding reads a line of zeros.
 //
 // A pixel takes 16 bytes more than its channels: ldmatrix then meets all banks once where 8 pixels
-// lie side by side, or by `gap` in 8 images. Shared memory: bytes, dynamic, aligned to 16.
+// lie side by side, or by `gap` in 8 images.
 #pragma once
-#include "cuda/contract/tiles/tensor.cuh"
+#include "cuda/convolution/staging.cuh"
 
 namespace graphc {
 
@@ -162,13 +154,7 @@ struct HaloProduct {
   // What this thread has copied and waited for, as the nearest that tensor cores take.
   GRAPHC_INLINE static void round_patch(unsigned char* patch) {
     if constexpr (Product<T>::parts == 1 && sizeof(T) == 4)
-      each_chunk([&](int at, int, int) {
-        auto& four = *reinterpret_cast<Run<float, 4>*>(patch + at);
-        Run<float, 4> near;
-#pragma unroll
-        for (int i = 0; i < 4; i++) near.at[i] = float_to_tf32(four.at[i]);
-        four = near;
-      });
+      each_chunk([&](int at, int, int) { round_four(reinterpret_cast<float*>(patch + at)); });
   }
 
   // Columns of fragments n and n + 1 at k; of the last of an odd number n alone.
@@ -227,15 +213,14 @@ struct HaloProduct {
       }
   }
 
-  // `shared` has `bytes`.
   template <class Block, class Epilogue>
   GRAPHC_INLINE static void run_in(const Block& block, unsigned char* shared, const T* a,
                                    const T* b, const Epilogue& epilogue) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int n0 = block.x() % tiles_n * BN, band = block.x() / tiles_n % bands;
     const int image0 = block.x() / (tiles_n * bands) * Images;
-    const int first =
-        Halo::lines == Halo::H ? 0 : band * Lines * Halo::down + Halo::top + Halo::lowest;
+    constexpr int lowest = Halo::tap_down < 0 ? (Halo::R - 1) * Halo::tap_down : 0;
+    const int first = Halo::lines == Halo::H ? 0 : band * Lines * Halo::down + Halo::top + lowest;
     const int part0 = splits > 1 ? block.y() * parts : 0;
     const Columns filters(n0);
     auto load = [&](int i) {

@@ -1,252 +1,395 @@
-"""Choose tiles of halo.cuh for a convolution, with an estimate of their time."""
+"""Choose tiles for convolutions: of halo.cuh, where k is the channels of each tap, or, for images
+of one channel, of single_channel.cuh, where k is the taps."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
-import numpy as np
-
-from graphc.ir import ROW_MAJOR, Graph
+from graphc.ir import Graph
+from graphc.kernels.cuda.contract.access import OperandAccess
 from graphc.kernels.cuda.contract.contract import Problem, make_problem
 from graphc.kernels.cuda.contract.split_k import Partial
-from graphc.kernels.cuda.convolution.halo_tile import Axle, Halo, HaloTile
+from graphc.kernels.cuda.contract.taps import MOST_TAPS
+from graphc.kernels.cuda.convolution.staging import (
+    LEAST_TAPS,
+    HaloFound,
+    HaloTile,
+    Image,
+    Limits,
+    cheapest,
+    image_of,
+    met_share,
+)
 from graphc.kernels.cuda.shared.gpu_model import GPU
 from graphc.kernels.program.nest import Axis, Nest, cut_axis
-from graphc.ops.base import Contraction
 
 CONVOLUTIONS = ("conv2d", "conv2d_dgrad")
-"""Ops whose first operand is images, read at pixels of taps."""
+"""Ops whose first operand is an image, read at the pixels of each tap."""
+LEAST_ROWS = 64
+"""Rows of a block at least."""
 FRAGMENT = 32
-"""Bytes of k of a product of tensor cores."""
+"""Bytes of k that a product of tensor cores takes."""
 PARTS = (64, 128, 256)
-"""Bytes of a pixel's channels that a patch has."""
-TAPS = range(4, 32)
-"""Taps that are worth a patch; their bits are one word."""
-MOST_SHARED = 96 * 1024
-"""Bytes of shared memory of a block, which every GPU of compute capability 8.0 or newer has."""
-MOST_SUMS = 112
-"""Of a thread: with places of rows and fragments of columns they fit registers."""
-MOST_REGISTERS = 248
-"""Of a thread, as they are estimated."""
+"""Bytes of each pixel that a patch may hold."""
+STAGES = 4
+"""Stages of the ring of filters, if a step is one tap; one less if it is a line of taps."""
+WARPS = (3, 4, 6)
+"""Warps of a block for a single channel."""
+TURN = 32
+"""Rows that a warp of such a block computes at a time."""
+RUN, TURNED = 18, 40
+"""Instructions of a warp for each run of four sums, and for the rest of a turn."""
 WAIT = 2.6
-"""Cycles of an instruction of a warp that runs alone, with what it waits for others."""
-START = 2000
-"""Cycles until a block's first patch is there: memory's latency twice, with places of rows."""
+"""Cycles per instruction of a warp that runs alone, waits included."""
+START, SINGLE_START = 2000, 1500
+"""Cycles until a block's first patch has arrived, twice the latency of memory; or, for a single
+channel, its lines and filters."""
 
 
-Found = tuple[float, Problem, HaloTile]
-"""Cycles, the problem with its k in parts of a patch, and the tile."""
+@dataclass(frozen=True)
+class HaloProductTile(HaloTile):
+    """A tile of halo.cuh.
+
+    Attributes:
+        columns: columns of all blocks.
+        k: channels of each pixel that a patch holds.
+        taps: taps of a step.
+        images: images of which a block computes the same `lines`.
+        splits: parts of the channels, each of which other blocks sum.
+        along_k: whether filters are contiguous along k, else along columns.
+        read: bytes that the epilogue reads.
+    """
+
+    columns: int
+    k: int
+    taps: int
+    images: int = 1
+    splits: int = 1
+    along_k: bool = True
+    read: int = 0
+    header: ClassVar[str] = "convolution/halo"
+    template: ClassVar[str] = "HaloProduct<Problem, Halo, Tile>"
+    worths: ClassVar[tuple[float, float]] = (0.85, 0.9)
+    # Sums with places of rows and fragments of columns fit registers, and every GPU of compute
+    # capability 8.0 or newer has so much shared memory.
+    limits: ClassVar[Limits] = Limits(112, 8, 32, 96 * 1024, 248)
+
+    @property
+    def m(self) -> int:
+        """Rows of a block."""
+        return self.images * self.lines * self.image.columns.outputs
+
+    @property
+    def held(self) -> int:
+        """Fragments of 16 rows that a warp holds."""
+        return -(-self.m // (16 * self.warps))
+
+    @property
+    def grid(self) -> int:
+        bands = -(-self.image.rows.outputs // self.lines)
+        return -(-self.image.images // self.images) * bands * -(-self.columns // self.n)
+
+    @property
+    def met(self) -> float:
+        """The share of its fragments' taps that meet a pixel."""
+        return met_share(self.image, self.images, self.lines, self.held * self.warps)
+
+    @property
+    def skips(self) -> bool:
+        """Whether it skips taps of fragments that meet no pixel."""
+        return self.met < 0.95
+
+    @property
+    def stages(self) -> int:
+        """Stages of the ring of filters."""
+        return STAGES if self.taps == 1 else STAGES - 1
+
+    @property
+    def reach(self) -> int:
+        """Lines of input that its lines read."""
+        return self.image.rows.reach(self.lines)
+
+    @property
+    def held_lines(self) -> int:
+        """Lines of each image that a patch holds."""
+        rows = self.image.rows
+        return rows.extent if self.lines == rows.outputs else min(self.reach, rows.extent)
+
+    @property
+    def held_pixels(self) -> int:
+        """Pixels of a patch."""
+        return self.images * self.held_lines * self.image.columns.extent
+
+    @property
+    def gap(self) -> int:
+        """Bytes between images, which keep the 8 rows of a fragment in different banks."""
+        pixel = self.k * self.image.size // 16 + 1
+        chunks = self.held_lines * self.image.columns.extent * pixel
+        wanted = max(1, 8 // self.images) * pixel % 8
+        return (wanted - chunks) % 8 * 16 if self.images > 1 else 0
+
+    @property
+    def parts(self) -> int:
+        """Parts of a pixel's channels that a block goes through."""
+        return math.ceil(self.image.channels / self.k) // self.splits
+
+    @property
+    def shared_bytes(self) -> int:
+        size = self.image.size
+        patch = self.held_pixels * (self.k * size + 16) + self.images * self.gap
+        deep = self.k * self.taps
+        line, lines = (deep, self.n) if self.along_k else (self.n, deep)
+        quad = 16 // size
+        pitch = line if line // quad % 2 else line + quad
+        if not self.along_k and size == 4:
+            pitch = line if line % 16 else line + 8
+        ring = self.stages * lines * pitch * size
+        whole = min(self.parts, 2) * patch + self.k * size + ring
+        return max(whole, 16 * self.warps * (self.n + 8) * 4)
+
+    @property
+    def kept(self) -> int:
+        return self.held * self.n // 2
+
+    @property
+    def registers(self) -> int:
+        """Registers for sums, addresses of rows and copies, fragments of filters and pixels, and
+        the loop itself."""
+        across, inner = self.n // 8, self.k * self.image.size // FRAGMENT
+        most = max(1, 24 // across)
+        together = max(i for i in range(1, most + 1) if inner % i == 0)
+        fragments = min(together * (4 * -(-across // 2) + 4), 40)  # more are loaded later
+        copies = -(-self.k * self.taps * self.n * self.image.size // (16 * self.threads))
+        return -(-(self.held * (across * 4 + 3) + fragments + 2 * copies + 60) // 8) * 8
+
+    @property
+    def staged(self) -> str:
+        sums = f"{self.m} x {self.n} sums, {self.k * self.taps} of k per step"
+        return f"{self.lines} lines of {self.images} images read, {sums}"
+
+    @property
+    def shape(self) -> str:
+        return f"patches of {self.images} x {self.lines} lines"
+
+    def parts_of_k(self) -> Iterable[int]:
+        return (self.splits,)
+
+    def partials(self, rows: int, strips: int) -> int:
+        return self.grid // strips
+
+    def __str__(self) -> str:
+        numbers = (self.images, self.lines, self.n, self.k, self.warps, self.stages, self.taps)
+        return f"HaloTile<{', '.join(map(str, numbers))}>"
+
+    def text(self) -> list[str]:
+        lines = f"int lines = {self.held_lines}, gap = {self.gap}"
+        return self.image.text(lines, f"bool skips = {str(self.skips).lower()}")
+
+    def cycles(self, problem: Problem, splits: int) -> float:
+        image, across = self.image, self.n // 8
+        taps, inner = image.taps * self.parts, self.k * image.size // FRAGMENT
+        live = self.held * (self.met if self.skips else 1.0)
+        columns = across * ((2.5 if self.along_k else 4) if image.size == 4 else 0.5)
+        copied = taps * self.k * self.n * image.size / 16 / self.threads
+        filled = self.parts * self.held_pixels * self.k * image.size / 16 / self.threads
+        runs = self.held * across
+        products = live * inner * across * taps * GPU.fragment
+        issued = taps * (inner * (live * (across + 1.2) + columns) + self.held * 4 + 10)
+        issued += taps / self.taps * 60 + copied * 5 + filled * 22 + runs * 60 + 600
+        accesses = taps * inner * (live * 4 + across * 2) + copied * 4 + filled * 11 + runs * 11
+        busy = self.warps * max(products, issued * GPU.issue, accesses)
+        time = GPU.cycles(self.grid * splits, self.blocks, busy, START + issued * WAIT)
+        _, m, n, k = problem.sizes
+        channels = min(image.channels, k // image.taps)
+        block = self.held_pixels * channels * image.size + k * self.n * image.size
+        moved = self.grid * block + splits * m * n * 4  # of all parts of k
+        if splits == 1:
+            return max(time, (moved + self.read) / GPU.l2_rate)
+        parts = Partial(splits, m * n, 4, 1, 1, False, False)
+        return max(time, moved / GPU.l2_rate) + parts.by_launch()
 
 
-def halo_tiles(nest: Nest, body: Graph, element: str) -> list[Found]:
-    """The tiles of halo.cuh that a convolution of operands of `element` may take, a few of the
-    best, the best first; none if it is no such convolution."""
-    patch = image_of(nest, CONVOLUTIONS, nest.kept, nest.summed)
-    if patch is None or patch.taps not in TAPS or element not in ("tf32", "half", "bfloat"):
+def halo_tiles(nest: Nest, body: Graph, element: str, concurrent: int = 1) -> list[HaloFound]:
+    """The cheapest tiles for a convolution of operands of type `element`, the best first; none if
+    such tiles cannot compute it."""
+    image = image_of(nest, CONVOLUTIONS, nest.kept, nest.summed)
+    if image is None or not LEAST_TAPS <= image.taps <= MOST_TAPS:
         return []
-    found: list[Found] = []
-    for depth in _depths(patch):
-        problem = _in_parts(nest, body, patch, depth)
-        if problem is not None:
-            operands = (problem.a.read.input, problem.b.read.input)
-            others = [v for i, v in enumerate(body.inputs) if i not in operands]
-            read = sum(v.type.nbytes for v in others)
-            found += [(c, problem, t) for c, t in _tiles(patch, problem, depth, read)]
-    return sorted(found, key=lambda each: each[0])[:2]
-
-
-def image_of(
-    nest: Nest,
-    ops: Sequence[str],
-    pixels: Sequence[int],
-    taps: Sequence[int],
-    planes: bool = False,
-) -> Halo | None:
-    """The image that a contraction, one of `ops`, reads first, as it lies, at taps of output
-    pixels, which are among these axes; of one channel too, if `planes` are wanted. None if it is
-    none, or a part of what lies in memory, which has more behind its borders."""
-    op, read = nest.node.op, nest.a
-    if op.name not in ops or nest.sections is not None or read.type.rank != 4 or read.quotients:
-        return None
-    if nest.node.inputs[0].type.shape != read.type.shape:
-        return None
-    plane = planes and read.type.layout == ROW_MAJOR and read.type.shape[1] == 1
-    if read.type.layout == ROW_MAJOR and not plane:
-        return None
-    assert isinstance(op, Contraction)
-    operand = op.iteration(*(v.type for v in nest.node.inputs)).a
-    image, channel, *places = operand.index
-    steps = read.type.strides
-    if operand.divisors != (1, 1, 1, 1) or image.offset or channel.offset:
-        return None
-    if steps[1] != 1 and not plane:
-        return None
-    offset = sum(s * p.offset for s, p in zip(steps, operand.index, strict=True))
-    strides = tuple(
-        sum(s * p.coefficients[i] for s, p in zip(steps, operand.index, strict=True))
-        for i in range(len(nest.axes))
+    if element not in ("tf32", "half", "bfloat"):
+        return []
+    found = cheapest(
+        (problem, tile)
+        for depth in _depths(image)
+        for problem in _in_parts(nest, body, image, depth)
+        for tile in _tiles(image, problem, depth, read_behind(problem, body))
     )
-    if (strides, offset) != (read.strides, read.offset):
-        return None
-    axles = []
-    for place, extent in zip(places, read.type.shape[2:], strict=True):
-        (output,) = (i for i in pixels if place.coefficients[i])
-        (tap,) = (i for i in taps if place.coefficients[i])
-        extents = nest.axes[output].extent, nest.axes[tap].extent
-        factors = place.coefficients[output], place.coefficients[tap]
-        axles.append(Axle(*extents, *factors, place.offset, extent))
-    images, channels = read.type.shape[:2]
-    size = read.type.numpy_dtype.itemsize
-    outer = (steps[0], steps[2], steps[3])
-    grouped = sum(map(bool, channel.coefficients)) > 1
-    patch = Halo(images, axles[0], axles[1], channels, outer, size)
-    return None if grouped or read.type.size >= 2**30 else patch
+    return [(cycles * concurrent, p, t, splits) for cycles, p, t, splits in found]
 
 
-def _depths(patch: Halo) -> list[int]:
-    """Channels of a part: all, whole fragments of them, or some that divide them."""
-    whole = FRAGMENT // patch.size
-    every = -(-patch.channels // whole) * whole
-    found = [n for n in (b // patch.size for b in PARTS) if n < every and patch.channels % n == 0]
-    return [*found, every] if every * patch.size <= PARTS[-1] else found
+def _depths(image: Image) -> list[int]:
+    """The numbers of channels that a patch may hold: all, or parts that divide them."""
+    whole = FRAGMENT // image.size
+    every = -(-image.channels // whole) * whole
+    found = [n for n in (b // image.size for b in PARTS) if n < every and image.channels % n == 0]
+    return [*found, every] if every * image.size <= PARTS[-1] else found
 
 
-def _in_parts(nest: Nest, body: Graph, patch: Halo, depth: int) -> Problem | None:
-    """The convolution with k in the order part, tap, channel; None if it cannot be."""
+def read_behind(problem: Problem, body: Graph) -> int:
+    """Bytes that the epilogue reads."""
+    operands = (problem.a.read.input, problem.b.read.input)
+    return sum(v.type.nbytes for i, v in enumerate(body.inputs) if i not in operands)
+
+
+def _in_parts(nest: Nest, body: Graph, image: Image, depth: int) -> Iterator[Problem]:
+    """The convolution with k in the order part, tap, channel, if it can be ordered so."""
     (channel,) = (i for i in nest.summed if nest.a.strides[i] == 1)
     first: tuple[int, ...] = ()
-    if depth < patch.channels:
+    if depth < image.channels:
         name = nest.axes[channel].name
-        cut = (Axis(f"{name}_part", patch.channels // depth, False), Axis(name, depth, False))
+        cut = (Axis(f"{name}_part", image.channels // depth, False), Axis(name, depth, False))
         nest, first, channel = cut_axis(nest, channel, cut), (channel,), channel + 1
     problem = make_problem(nest, body, first=first, fragment=FRAGMENT)
-    batches, m, _, k = problem.sizes
-    y, x, b = patch.rows, patch.columns, problem.b
-    if problem.a.read.input != nest.a.input or problem.b.read.input == nest.a.input:
-        return None
-    if batches != 1 or m != patch.images * y.outputs * x.outputs:
-        return None
-    if k % (depth * patch.taps) or b.read.quotients or b.vector * patch.size != 16:
-        return None
-    steps = [
-        abs(problem.a.read.strides[i]) for i in problem.rows if problem.nest.axes[i].extent > 1
-    ]
-    order = [i for i in problem.depth if problem.nest.axes[i].extent > 1]
+    k, axes, strides, b = problem.sizes[3], problem.nest.axes, problem.a.read.strides, problem.b
+    if not _rows_are_pixels(nest, problem, image):
+        return
+    if k % (depth * image.taps) or b.read.quotients or b.vector * image.size != 16:
+        return
+    steps = [abs(strides[i]) for i in problem.rows if axes[i].extent > 1]
+    order = [i for i in problem.depth if axes[i].extent > 1]
     taps = [i for i in order if i not in first and i != channel]
-    down = [i for i in taps if problem.a.read.strides[i] == y.tap * patch.strides[1]]
+    down = [i for i in taps if strides[i] == image.rows.tap * image.strides[1]]
     if steps != sorted(steps, reverse=True) or order != [*first, *taps, channel]:
-        return None
-    if y.taps > 1 and taps[:1] != down[:1]:
-        return None
-    plain = all({*border.axes} & {channel, *problem.columns} for border in b.read.borders)
-    return problem if plain else None
+        return
+    if image.rows.taps > 1 and taps[:1] != down[:1]:
+        return
+    if all({*border.axes} & {channel, *problem.columns} for border in b.read.borders):
+        yield problem
 
 
-def _tiles(
-    patch: Halo, problem: Problem, depth: int, read: int
-) -> Iterator[tuple[float, HaloTile]]:
-    """Tiles with the cycles that they are estimated to take, where the epilogue reads so many
-    bytes."""
-    n, lines = problem.sizes[2], patch.rows.outputs
+def _rows_are_pixels(nest: Nest, problem: Problem, image: Image) -> bool:
+    """Whether the rows are all output pixels, read from the images, and the columns filters."""
+    batches, m, _, _ = problem.sizes
+    first = problem.a.read.input == nest.a.input != problem.b.read.input
+    return first and batches == 1 and m == image.images * image.rows.outputs * image.columns.outputs
+
+
+def _tiles(image: Image, problem: Problem, depth: int, read: int) -> Iterator[HaloProductTile]:
+    """The tiles to try, whether they fit or not."""
+    n, lines = problem.sizes[2], image.rows.outputs
     widths = {-(-n // 8) * 8} if n <= 64 else {64, 32}
     widths |= {32} if n >= 64 and n % 32 == 0 else set()
     blocks = [(1, each) for each in range(1, lines + 1)]
-    blocks += [(images, lines) for images in (2, 4, 8, 16)]
+    blocks += [(images, lines) for images in (2, 4, 8, 16) if images <= image.images]
+    parts = -(-image.channels // depth)
     for (images, few), width, warps in itertools.product(blocks, sorted(widths), (4, 8)):
-        rows = images * few * patch.columns.outputs
-        held = -(-rows // (16 * warps))
-        if images > patch.images or rows < 64 or held * width // 2 > MOST_SUMS:
+        sizes = image, few, width, warps, 1, n, depth, 1, images, 1
+        whole = HaloProductTile(*sizes, problem.b.along_k, read)
+        if whole.m < LEAST_ROWS:
             continue
-        grid = -(-patch.images // images) * -(-lines // few) * -(-n // width)
-        met = _met(patch, images, few, held * warps)
-        for taps, splits in itertools.product(*_cuts(patch, depth, grid)):
-            bare = HaloTile(patch, images, few, width, depth, warps, taps, splits, 1, grid, met)
-            resident = _resident(bare, held, problem.b.along_k)
-            if resident:
-                tile = replace(bare, blocks=resident)
-                yield _cycles(tile, problem, held, read), tile
+        most = (
+            2 * GPU.multiprocessors // whole.grid
+        )  # of parts of k: large devices are filled twice
+        splits = [i for i in range(1, parts + 1) if parts % i == 0 and (i == 1 or i <= most)]
+        for taps, cut in itertools.product(sorted({1, image.columns.taps}), splits):
+            yield replace(whole, taps=taps, splits=cut)
 
 
-def _cuts(patch: Halo, depth: int, grid: int) -> tuple[list[int], list[int]]:
-    """The taps of a step, and parts of k whose blocks fill a large device at most twice."""
-    parts = -(-patch.channels // depth)
-    most = 2 * GPU.multiprocessors // grid
-    return sorted({1, patch.columns.taps}), [
-        i for i in range(1, parts + 1) if parts % i == 0 and (i == 1 or i <= most)
+@dataclass(frozen=True)
+class SingleChannelTile(HaloProductTile):
+    """A tile of single_channel.cuh: all columns of lines of one image. A thread keeps its filters
+    in registers."""
+
+    header: ClassVar[str] = "convolution/single_channel"
+    template: ClassVar[str] = "SingleChannelProduct<Problem, Halo, Tile>"
+    limits: ClassVar[Limits] = Limits(42, 8)
+    met: ClassVar[float] = 1.0
+
+    @property
+    def across(self) -> int:
+        """Columns, in eights."""
+        return -(-self.n // 8)
+
+    @property
+    def quads(self) -> int:
+        """Taps, in fours."""
+        return -(-self.image.taps // 4)
+
+    @property
+    def kept(self) -> int:
+        return self.across * self.quads
+
+    @property
+    def registers(self) -> int:
+        return self.kept + self.across * 8 + self.quads + 64
+
+    @property
+    def shared_bytes(self) -> int:
+        x = self.image.columns
+        vector = 1 if x.extent % 4 or self.image.strides[0] % 4 else 4
+        pitch = self.across * 8 + (16 if self.across % 2 else 8)
+        filters = -(-self.n * self.image.taps // 4) * 4
+        pixels = self.reach * x.staged_line(1, vector)
+        return (pixels + filters + self.warps * TURN * pitch) * 4
+
+    def __str__(self) -> str:
+        return f"SingleChannelTile<{self.lines}, {self.warps}>"
+
+    def cycles(self, problem: Problem, splits: int) -> float:
+        most, turns = -(-self.m // (TURN * self.warps)), -(-self.m // TURN)
+        products = self.across * self.quads  # of halves of a fragment, of two fragments
+        runs = -(-self.n // 4)
+        issued = self.quads * 4 + products + self.across * 4 + runs * RUN + TURNED
+        accesses = self.quads * 4 + self.across * 8 + runs * 7
+        copied = self.reach * self.image.columns.extent / 4 / self.threads * 30
+        before = copied + products * 6 + 60
+        once = self.warps * before
+        busy = max((once + turns * issued) * GPU.issue, turns * products * GPU.fragment)
+        busy = max(busy, once / 2 + turns * accesses)
+        alone = SINGLE_START + (before + most * issued) * WAIT
+        time = GPU.cycles(self.grid, self.blocks, busy, alone)
+        _, m, n, _ = problem.sizes
+        moved = m * n * 4 + self.read + self.grid * self.reach * self.image.columns.extent * 4
+        return max(time, moved / GPU.l2_rate)
+
+
+def single_channel_tiles(nest: Nest, body: Graph, element: str) -> list[HaloFound]:
+    """The cheapest tiles for a convolution of images of one channel in tf32, the best first; none
+    if such tiles cannot compute it."""
+    image = image_of(nest, ("conv2d",), nest.kept, nest.summed, planes=True)
+    if image is None or image.channels != 1 or element != "tf32" or image.taps < LEAST_TAPS:
+        return []
+    problem = make_problem(nest, body)
+    y, x = image.rows, image.columns
+    rows = [nest.axes[i].name for i in problem.rows if problem.nest.axes[i].extent > 1]
+    order = [name for name in "npq" if name in rows]
+    if not _rows_are_pixels(nest, problem, image) or problem.sizes[3] != image.taps:
+        return []
+    if rows != order or problem.nest.axes != nest.axes or x.tap < 0 or y.tap < 0:
+        return []
+    if image.strides[1] != x.extent or not _is_dense(problem.b, image.taps):
+        return []
+    read = read_behind(problem, body)
+    return cheapest((problem, t) for t in _single_tiles(image, problem.sizes[2], read))
+
+
+def _is_dense(filters: OperandAccess, taps: int) -> bool:
+    """Whether filters are contiguous, and the taps of each too."""
+    steps = [
+        [f.stride for f in factors if f.extent > 1] for factors in (filters.outer, filters.depth)
     ]
+    plain = not (filters.borders or filters.read.quotients or filters.read.offset)
+    return plain and steps == [[taps], [1]]
 
 
-def _resident(tile: HaloTile, held: int, along_k: bool) -> int:
-    """The blocks that a multiprocessor holds; 0 if none fits."""
-    shared, taken = tile.shared_bytes(along_k), _registers(tile, held)
-    if shared > MOST_SHARED or taken > MOST_REGISTERS:
-        return 0
-    fit = GPU.resident(taken, tile.threads, shared)
-    return min(fit, 16 // tile.warps * 2)
-
-
-def _registers(tile: HaloTile, held: int) -> int:
-    """Of a thread, about: sums, places of rows, fragments of columns and pixels, places of copies,
-    and what else a loop needs."""
-    across, inner = tile.n // 8, tile.k * tile.patch.size // FRAGMENT
-    most = max(1, 24 // across)
-    together = max(i for i in range(1, most + 1) if inner % i == 0)
-    fragments = min(together * (4 * -(-across // 2) + 4), 40)  # more are loaded later
-    copies = -(-tile.k * tile.taps * tile.n * tile.patch.size // (16 * tile.threads))
-    return -(-(held * (across * 4 + 3) + fragments + 2 * copies + 60) // 8) * 8
-
-
-@lru_cache
-def _met(patch: Halo, images: int, lines: int, fragments: int) -> float:
-    """The share of the pairs of one of a block's fragments and a tap of which a row is in the
-    image."""
-    down, across = patch.rows.met(), patch.columns.met()
-    both = down[:, None, :, None] & across[None, :, None, :]
-    bands = -(-len(down) // lines)
-    whole = np.zeros((bands * lines, *both.shape[1:]), bool)
-    whole[: len(down)] = both
-    pixels = whole.reshape(bands, -1, patch.taps)
-    rows = np.repeat(pixels, images, axis=1)
-    padded = np.zeros((bands, fragments * 16, patch.taps), bool)
-    padded[:, : rows.shape[1]] = rows
-    return float(padded.reshape(bands, fragments, 16, -1).any(axis=2).mean())
-
-
-def _cycles(tile: HaloTile, problem: Problem, held: int, read: int) -> float:
-    """What the tile is estimated to take on a large device: tensor cores, instructions, accesses,
-    or what a block alone waits for, and no less than its bytes take; and a launch that adds parts
-    of k."""
-    patch, across, along_k = tile.patch, tile.n // 8, problem.b.along_k
-    taps, inner = patch.taps * tile.parts, tile.k * patch.size // FRAGMENT
-    live = held * (tile.met if tile.skips else 1.0)
-    columns = across * ((2.5 if along_k else 4) if patch.size == 4 else 0.5)
-    copied = taps * tile.k * tile.n * patch.size / 16 / tile.threads
-    pixels = tile.images * tile.held_lines * patch.columns.extent
-    filled = tile.parts * pixels * tile.k * patch.size / 16 / tile.threads
-    runs = held * across
-    products = live * inner * across * taps * GPU.fragment
-    issued = taps * (inner * (live * (across + 1.2) + columns) + held * 4 + 10)
-    issued += taps / tile.taps * 60 + copied * 5 + filled * 22 + runs * 60 + 600
-    accesses = taps * inner * (live * 4 + across * 2) + copied * 4 + filled * 11 + runs * 11
-    busy = tile.warps * max(products, issued * GPU.issue, accesses)
-    alone = START + issued * WAIT
-    time = GPU.cycles(tile.grid * tile.splits, tile.blocks, busy, alone)
-    moved = moved_bytes(tile, problem)
-    if tile.splits == 1:
-        return max(time, (moved + read) / GPU.l2_rate)
-    sums = math.prod(problem.sizes[1:3])
-    partial = Partial(tile.splits, sums, 4, 1, 1, False, False)
-    return max(time, moved / GPU.l2_rate) + partial.by_launch()
-
-
-def moved_bytes(tile: HaloTile, problem: Problem) -> float:
-    """Bytes that move between the second-level cache and multiprocessors, for all parts of k."""
-    patch, (_, m, n, k) = tile.patch, problem.sizes
-    channels = min(patch.channels, k // patch.taps)
-    pixels = tile.images * tile.held_lines * patch.columns.extent
-    block = pixels * channels * patch.size + k * tile.n * patch.size
-    return tile.grid * block + tile.splits * m * n * 4
+def _single_tiles(image: Image, n: int, read: int) -> Iterator[SingleChannelTile]:
+    """The tiles to try, whether they fit or not."""
+    outputs = image.rows.outputs
+    divisors = [each for each in range(1, outputs + 1) if outputs % each == 0]
+    for lines, warps in itertools.product(divisors, WARPS):
+        tile = SingleChannelTile(image, lines, n, warps, 1, n, 1, image.taps, read=read)
+        if tile.m >= TURN:
+            yield tile

@@ -1,30 +1,17 @@
-// halo_gradient.cuh: the gradient of a convolution's filters by tensor cores, where a block keeps
-// the sums of all taps of its channels: pixels of both images are copied to shared memory once for
-// all taps, and rounded to tf32 there once; contract.cuh copies those of x for each tap again.
+// halo_gradient.cuh: the gradient of a convolution's filters by tensor cores, where a block keeps the
+// sums of all taps of its channels.
 //
-// Problem and Epilogue are those of contract.cuh: rows are channels of dy, columns the taps and
-// channels of x, k the output pixels, cut in `splits`. Of both images there is
-//   Halo     images, P, Q   of dy; H, W of x
-//             R, S           taps; tap (r, s) of output pixel (p, q) is the pixel of x
-//                            (p * down + r * tap_down + top, q * across + s * tap_across + left)
-//             channels, image, line, pixel    of x that exist, and elements from one to the next
-//             outputs, y_image, y_line, y_pixel    the same of dy
-//             columns        channels of x that there are columns for
-//
-// A step is Lines lines of output. Lines of x lie in a ring of Slots, where those that the next step
-// reads as well stay; dy has two buffers. The next step's copies are under way during a step, which
-// has one barrier. A line that does not exist is left out with its taps. Between lines of x lie
-// zeros, as many pixels as any tap is beside the image.
+// Rows are channels of dy, columns the taps and channels of x, k the output pixels, cut in `splits`. A
+// step is Lines lines of output. Lines of x lie in a ring of Slots, where those that the next step reads
+// as well stay; dy has two buffers. A line that does not exist is left out with its taps. Between lines
+// of x lie zeros, as many pixels as any tap is beside the image.
 //
 // A product is of 16 channels of dy, 8 of x and 8 pixels: two groups of 4 neighbours. Where a line
 // has an odd number of groups, two lines are taken together, else pixels behind the last of dy are
 // zeros. A warp has 8 channels of x, all taps, and BO / Down channels of dy. Images of four
 // channels have so few that 8 columns are two taps: a warp has those of all lines of the filter.
-//
-// Shared memory: bytes, dynamic, aligned to 16. Pitches are such that the 4 pixels and 8 channels that
-// a warp reads at once lie in different banks.
 #pragma once
-#include "cuda/contract/tiles/tensor.cuh"
+#include "cuda/convolution/staging.cuh"
 
 namespace graphc {
 
@@ -38,7 +25,7 @@ template <class Problem, class Halo, class Tile>
 struct HaloGradient {
   static constexpr int BO = Tile::BO, BC = Tile::BC, Lines = Tile::Lines, threads = Tile::threads;
   static constexpr int M = Problem::M, N = Problem::N, R = Halo::R, S = Halo::S;
-  static constexpr int tiles_c = ceil_div(Halo::columns, BC), tiles_o = ceil_div(M, BO);
+  static constexpr int tiles_c = ceil_div(Halo::columns, BC);
   static constexpr int bands = ceil_div(Halo::P, Lines), steps = Halo::images * bands;
 
   // Columns of a warp: `held` times eight, of a line of the filter, or of a tap.
@@ -141,13 +128,7 @@ struct HaloGradient {
     });
   }
   GRAPHC_INLINE static void round(float* shared, const Step& step, int first, int buffer) {
-    each_chunk(step, first, buffer, [&](int at, int, bool) {
-      auto& four = *reinterpret_cast<Run<float, 4>*>(shared + at);
-      Run<float, 4> near;
-#pragma unroll
-      for (int i = 0; i < 4; i++) near.at[i] = float_to_tf32(four.at[i]);
-      four = near;
-    });
+    each_chunk(step, first, buffer, [&](int at, int, bool) { round_four(shared + at); });
   }
   // Zeros for `count` times `Size` floats, Pitch apart.
   template <int Size, int Pitch>
@@ -228,37 +209,25 @@ struct HaloGradient {
     }
   }
 
-  // `memory` has `bytes`.
   template <class Block, class Epilogue>
   GRAPHC_INLINE static void run_in(const Block& block, unsigned char* memory, const tf32* dy,
                                    const tf32* x, const Epilogue& epilogue) {
     float* const shared = reinterpret_cast<float*>(memory);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int c0 = block.x() % tiles_c * BC, o0 = block.x() / tiles_c * BO;
-    constexpr int least = steps / Problem::splits, more = steps % Problem::splits;
-    const int part = block.y(), begin = part * least + smaller(part, more);
-    const int end = begin + least + (part < more);
+    const PartOfSteps<steps, Problem::splits> part(block.y());
     clear(shared);
     auto first_of = [&](int i) {  // the first line of x that step i does not find in the ring
       const Step step(i);
-      if (i == begin || step.p == 0) return step.first();
+      if (i == part.begin || step.p == 0) return step.first();
       const int there = Step(i - 1).end();
       return there > step.first() ? there : step.first();
-    };
-    auto load = [&](int i) {
-      if (i < end) copy(shared, Step(i), first_of(i), i % 2, dy, x, o0, c0);
-      copy_commit();
     };
     Sums sum = {};
     const int column = warp % across * 8 + lane / 4, row = warp / across * fragments * 16;
     const int place = lane % 4 * Halo::across * pixel + column;
-    load(begin);
-    for (int i = begin; i < end; i++) {
+    auto multiply = [&](int i) {
       const Step step(i);
-      copy_wait<0>();
-      round(shared, step, first_of(i), i % 2);
-      block.sync();  // step i has arrived for all, and all have left the step before
-      load(i + 1);
       const float* const y =
           shared + y_first + i % 2 * y_bytes + lane % 4 * y_pixel + row + lane / 4 * 2;
       const float* const from = shared + beside + Halo::left * pixel + place;
@@ -275,7 +244,11 @@ struct HaloGradient {
           if (slot >= Tile::Slots) slot -= Tile::Slots;
         }
       }
-    }
+    };
+    auto load = [&](int i) { copy(shared, Step(i), first_of(i), i % 2, dy, x, o0, c0); };
+    auto nearest = [&](int i) { round(shared, Step(i), first_of(i), i % 2); };
+    load_step(part, part.begin, load);
+    each_step(block, part, load, nearest, multiply);
     finish(block, shared, sum, o0, c0, epilogue);
   }
 

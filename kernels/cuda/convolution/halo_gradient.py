@@ -1,10 +1,11 @@
-"""Tiles of halo_gradient.cuh, whose blocks keep the sums of all taps of a filter's gradient."""
+"""Choose tiles for gradients of filters: of halo_gradient.cuh, whose blocks keep the sums of all
+taps, or, for images of few channels, of im2col_gradient.cuh, whose rows are taps and channels."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
@@ -12,61 +13,67 @@ from typing import ClassVar
 from graphc.ir import ROW_MAJOR, Graph
 from graphc.kernels.cuda.contract.contract import Problem, make_problem
 from graphc.kernels.cuda.contract.split_k import Partial
-from graphc.kernels.cuda.contract.tiles.tile import PRODUCTS, TileAnswers
-from graphc.kernels.cuda.convolution.halo import TAPS, image_of
-from graphc.kernels.cuda.convolution.halo_tile import Halo
+from graphc.kernels.cuda.convolution.staging import (
+    LEAST_TAPS,
+    HaloFound,
+    HaloTile,
+    Limits,
+    cheapest,
+    image_of,
+)
 from graphc.kernels.cuda.shared.gpu_model import GPU
 from graphc.kernels.program.nest import Nest
 
 GRADIENTS = ("conv2d_wgrad",)
-"""Ops whose first operand is images, read at pixels of taps, and whose second is images as well."""
+"""Ops whose operands are both images, the first read at the pixels of each tap."""
 MOST_TAPS = 49
-"""Of a filter: 7 x 7."""
-MOST_SUMS = 144
-"""Of a thread."""
+"""Taps of a filter at most: 7 x 7."""
 WARPS = 8
-"""Of a block."""
+"""Warps of a block."""
 NARROW = 4
-"""Channels of images so narrow that eight columns are those of two taps."""
+"""Channels of images so narrow that eight columns hold two taps."""
 ALONE = 2.2
-"""Cycles of an instruction of a warp that runs alone."""
+"""Cycles per instruction of a warp that runs alone."""
 START, STEP = 2000, 150
-"""Cycles until a block's first lines are there, and in which it waits in a step."""
-COPY = 28
-"""Instructions that copy 16 bytes and round them."""
-SUM, RUN_SUM = 0.3, 0.1
-"""Cycles for each sum that leaves a block, alone or in a run of four."""
-WORTH = 0.95
-"""The share of its time that a gradient of filters is to take with such tiles."""
+"""Cycles until a block's first lines have arrived, and of waiting in each step."""
+COPY, COPY_ALONE = 28, 10
+"""Instructions to copy 16 bytes, with rounding in shared memory or without."""
+SUM, RUN_SUM, LEAVING = 0.3, 0.1, 0.12
+"""Cycles to store a sum of a block: alone, in a run of four, or added up from shares of warps."""
+MOST_ROWS = 1024
+"""Taps times channels at most."""
+WASTE = 1.35
+"""Rows of all blocks at most, as a multiple of those that exist, unless they are 16."""
+PITCH = 20
+"""Floats from one staged column of sums to the next."""
 
 
 @dataclass(frozen=True)
-class HaloGradientTile(TileAnswers):
-    """`n` of the filter's input channels and `m` of its output channels per block, which goes
-    through `lines` lines of output per step; `y` are the elements of an image, a line and a pixel
-    of dy, and `columns` the channels that a tap has columns for."""
+class HaloGradientTile(HaloTile):
+    """A tile of halo_gradient.cuh: `n` input and `m` output channels of the filter. A step is
+    `lines` lines of output.
 
-    x: Halo
+    Attributes:
+        y: elements from one image, line and pixel of dy to the next.
+        outputs: channels of dy.
+        columns: columns of a tap, the channels of x with their padding.
+        rows: rows of all blocks.
+        concurrent: how many gradients like it the device computes at once.
+    """
+
     y: tuple[int, int, int]
     outputs: int
     columns: int
     rows: int
-    m: int
-    n: int
-    lines: int
-    blocks: int = 1
+    concurrent: int
+    m: int = 64
     k: ClassVar[int] = 8
-    groups: ClassVar[int] = 1
     header: ClassVar[str] = "convolution/halo_gradient"
     template: ClassVar[str] = "HaloGradient<Problem, Halo, Tile>"
-    size_name: ClassVar[str] = "bytes"
-
-    @property
-    def threads(self) -> int:
-        return 32 * WARPS
-
-    def units(self, sections: int) -> int:
-        return self.n
+    limits: ClassVar[Limits] = Limits(144, 2)
+    worths: ClassVar[tuple[float, float]] = (0.95, 0.95)
+    tried_parts: ClassVar[tuple[int, ...]] = (1, 2, 4)
+    """Numbers of parts of k to try, besides those that fill a large device."""
 
     @property
     def narrow(self) -> bool:
@@ -74,32 +81,31 @@ class HaloGradientTile(TileAnswers):
 
     @property
     def across(self) -> int:
-        """Warps side by side, each with eight columns."""
-        taps = self.x.columns.taps
+        """Warps next to each other, each with eight columns."""
+        taps = self.image.columns.taps
         most = next(count for count in (8, 4, 2, 1) if count == 1 or taps > count)
         return most if self.narrow else self.n // 8
 
     @property
     def held(self) -> int:
-        """Times eight, a warp's columns."""
-        return self.x.rows.taps if self.narrow else self.x.taps
+        """Columns of a warp, in eights."""
+        return self.image.rows.taps if self.narrow else self.image.taps
 
     @property
     def fragments(self) -> int:
-        """Times 16, a warp's rows."""
-        return self.m * self.across // (16 * WARPS)
+        """Rows of a warp, in sixteens."""
+        return self.m * self.across // (16 * self.warps)
 
     @property
-    def paired(self) -> bool:
-        """Whether products take two lines together."""
-        q = self.x.columns.outputs
-        return q % 8 == 4 and self.x.rows.outputs % 2 == 0
+    def together(self) -> int:
+        """Lines of output that a product takes together."""
+        y, x = self.image.rows, self.image.columns
+        return 2 if x.outputs % 8 == 4 and y.outputs % 2 == 0 else 1
 
     @property
     def products(self) -> int:
-        """Of eight pixels, for each line or pair of lines."""
-        q = self.x.columns.outputs
-        return -(-q // 4) if self.paired else -(-q // 8)
+        """Products of eight pixels for each line, or pair of lines."""
+        return -(-self.image.columns.outputs * self.together // 8)
 
     @property
     def grid(self) -> int:
@@ -108,11 +114,16 @@ class HaloGradientTile(TileAnswers):
     @property
     def bands(self) -> int:
         """Steps of an image."""
-        return -(-self.x.rows.outputs // self.lines)
+        return -(-self.image.rows.outputs // self.lines)
+
+    @property
+    def steps(self) -> int:
+        """Steps of all images."""
+        return self.bands * self.image.images
 
     def window(self, step: int) -> tuple[int, int]:
-        """The first line of x that a step reads, of all images, and the one behind the last."""
-        y, p = self.x.rows, step % self.bands * self.lines
+        """The range of lines of x that a step reads, numbered through all images."""
+        y, p = self.image.rows, step % self.bands * self.lines
         last = min(p + self.lines, y.outputs) - 1
         low = max(0, p * y.step + y.first)
         high = min(y.extent, last * y.step + (y.taps - 1) * y.tap + y.first + 1)
@@ -121,187 +132,264 @@ class HaloGradientTile(TileAnswers):
 
     @cached_property
     def slots(self) -> int:
-        """Lines of x that a step and the next one read."""
-        count = min(2 * self.bands, self.bands * self.x.images)
-        windows = [self.window(i) for i in range(count)]
+        """Lines of the ring: those of x that two successive steps read."""
+        windows = [self.window(i) for i in range(min(2 * self.bands, self.steps))]
         pairs = itertools.pairwise(windows)
         return max(windows[0][1] - windows[0][0], *(b[1] - a[0] for a, b in pairs), 1)
 
+    @property
+    def kept(self) -> int:
+        return self.held * self.fragments * 4
+
+    @property
+    def registers(self) -> int:
+        return self.kept + self.fragments * 4 + self.together * self.image.rows.taps + 60
+
     @cached_property
     def shared_bytes(self) -> int:
-        """As HaloGradient::bytes."""
-        x = self.x.columns
+        x = self.image.columns
         wide = 8 * self.across
         pixel = self.n if self.narrow else self.n + (8 if x.step % 2 else 4)
-        filled = x.outputs if self.paired else 8 * self.products
+        paired = self.together > 1
+        filled = x.outputs if paired else 8 * self.products
         reach = wide if self.narrow else ((x.taps - 1) * x.tap + 1) * pixel
         read = ((filled - 1) * x.step + x.first) * pixel + reach
         beside = max(0, -x.first) * pixel
         line = max(x.extent * pixel + beside, read)
-        lines = beside + self.slots * line + (line + beside) * self.paired
+        lines = beside + self.slots * line + (line + beside) * paired
         whole = lines + 2 * self.lines * filled * (self.m + 8)
-        return 4 * max(whole, 16 * WARPS // self.across * (wide + 8) + 4)
+        return 4 * max(whole, 16 * self.warps // self.across * (wide + 8) + 4)
 
     @property
-    def held_by_block(self) -> str:
-        """What is said of it."""
+    def shape(self) -> str:
+        return f"{self.m} x {self.n} channels of all taps"
+
+    @property
+    def staged(self) -> str:
         return f"{self.lines} lines of dy and all taps read, {self.m} x {self.n} channels"
 
-    def tiles(self, problem: Problem) -> int:
-        return self.grid
-
-    def dynamic_bytes(self, problem: Problem) -> int:
-        return self.shared_bytes
-
-    def call(self, operands: Sequence[str], maps: Sequence[str]) -> str:
-        return f"{self.template}::run_in(block, dynamic_shared, {', '.join(operands)}"
-
-    def worth(self, skipping: bool) -> float:
-        return WORTH
-
-    def multiplied(self, element: str) -> tuple[str, str, str] | None:
-        return "tensor cores", PRODUCTS[element], f"{self.m} x {self.n} channels of all taps"
-
-    def describe(self, cut: str) -> str:
-        return f"blocks that hold what {self.held_by_block}{cut}"
+    def parts_of_k(self) -> Iterable[int]:
+        tiles = self.grid * self.concurrent
+        full = [GPU.multiprocessors * blocks // tiles for blocks in range(1, self.blocks + 1)]
+        return [n for n in sorted({*self.tried_parts, *full}) if 1 <= n <= self.steps]
 
     def __str__(self) -> str:
         return f"HaloGradientTile<{self.m}, {self.n}, {self.lines}, {self.slots}>"
 
     def text(self) -> list[str]:
-        """The lines of struct Halo of halo_gradient.cuh."""
-        y, x = self.x.rows, self.x.columns
-        names = "image", "line", "pixel"
-        of_x = ", ".join(f"{name} = {n}" for name, n in zip(names, self.x.strides, strict=True))
-        of_y = ", ".join(f"y_{name} = {n}" for name, n in zip(names, self.y, strict=True))
-        numbers = [
-            f"images = {self.x.images}, P = {y.outputs}, Q = {x.outputs}",
-            f"H = {y.extent}, W = {x.extent}, R = {y.taps}, S = {x.taps}",
-            f"down = {y.step}, tap_down = {y.tap}, top = {y.first}",
-            f"across = {x.step}, tap_across = {x.tap}, left = {x.first}",
-            f"channels = {self.x.channels}, {of_x}",
-            f"outputs = {self.outputs}, {of_y}",
-            f"columns = {self.columns}",
-        ]
-        return ["struct Halo {", *(f"  static constexpr int {each};" for each in numbers), "};"]
+        image, line, pixel = self.y
+        of_y = f"y_image = {image}, y_line = {line}, y_pixel = {pixel}"
+        return self.image.text(
+            f"int outputs = {self.outputs}, {of_y}", f"int columns = {self.columns}"
+        )
+
+    def cycles(self, problem: Problem, splits: int) -> float:
+        x, y, mine = self.image.columns, self.image.rows, math.ceil(self.steps / splits)
+        lines = min(mine * self.lines, mine * y.outputs / self.bands)
+        count, reads = self.held * self.fragments, self.held * 2 + self.fragments * 4
+        issued = count + self.held * 2 + self.fragments * 2 + 6
+        copied = lines * (x.extent * y.step * self.n + x.outputs * self.m) / 4 / self.threads
+        leaving = self.m * self.across * 8 * self.held * (RUN_SUM if splits > 1 else SUM)
+        moved = self.concurrent * self.grid * splits * copied * 16 * self.threads
+        products = lines * self.products / self.together
+        fragment = count, reads, issued
+        return self._time(problem, splits, fragment, products, copied * COPY, leaving, moved)
+
+    def _time(
+        self,
+        problem: Problem,
+        splits: int,
+        fragment: tuple[int, int, float],
+        products: float,
+        copying: float,
+        leaving: float,
+        moved: float,
+    ) -> float:
+        """The estimated cycles. `fragment` are the products, reads of shared memory and
+        instructions of a warp for eight pixels, which a block computes so many times; `copying` are
+        instructions of copies, `leaving` cycles to store the sums, `moved` bytes of all blocks."""
+        count, reads, issued = fragment
+        product = max(count * GPU.fragment, reads, issued * GPU.issue) * self.warps
+        alone = max(issued * ALONE + 40, product)
+        busy = products * product + copying * GPU.issue * self.warps + leaving
+        wait = products * alone + copying * ALONE
+        wait += math.ceil(self.steps / splits) * STEP + leaving + START
+        time = GPU.cycles(self.grid * splits * self.concurrent, self.blocks, busy, wait)
+        sums = self.concurrent * math.prod(problem.sizes[1:3])
+        parts = Partial(splits, sums, 4, 1, 1, False, False)
+        time = max(time, moved / GPU.l2_rate + parts.moved)
+        return time + parts.second_launch() if splits > 1 else time
 
 
-Found = tuple[float, Problem, HaloGradientTile, int]
-"""Cycles, the problem, the tile, and parts of k."""
-
-
-def halo_gradient_tiles(nest: Nest, body: Graph, element: str, beside: int = 1) -> list[Found]:
-    """The tiles of halo_gradient.cuh that the gradient of filters may take, a few of the best, the
-    best first; none if it is no such gradient of operands that are read as tf32. Cycles are those
-    of so many alike `beside` each other."""
-    made = bare_gradient(nest, body, element)
+def halo_gradient_tiles(
+    nest: Nest, body: Graph, element: str, concurrent: int = 1
+) -> list[HaloFound]:
+    """The cheapest tiles for a gradient of filters in tf32 of which the device computes so many at
+    once, the best first; none if such tiles cannot compute it."""
+    made = bare_gradient(nest, body, element, concurrent)
     if made is None or made[0].b.vector != 4:
         return []
-    problem, bare = made
-    found = [(c, problem, t, n) for t in _tiles(bare) for c, n in _splits(t, problem, beside)]
-    return sorted(found, key=lambda each: (each[0], -each[2].m))[:2]
+    return cheapest((made[0], tile) for tile in _tiles(made[1]))
 
 
 def bare_gradient(
-    nest: Nest, body: Graph, element: str, planes: bool = False
+    nest: Nest, body: Graph, element: str, concurrent: int, planes: bool = False
 ) -> tuple[Problem, HaloGradientTile] | None:
-    """The gradient of filters of operands that are read as tf32, and a tile of its images, whatever
-    its sizes; of images of one channel too, if `planes` are wanted. None if it is no such one."""
+    """A gradient of filters in tf32, and a tile of its images of arbitrary size; `planes` allows
+    images of one channel. None if such tiles cannot compute it."""
     x = image_of(nest, GRADIENTS, nest.summed, nest.kept, planes)
-    if x is None or x.taps < TAPS.start or x.taps > MOST_TAPS or element != "tf32":
+    if x is None or not LEAST_TAPS <= x.taps <= MOST_TAPS or element != "tf32":
         return None
     problem = make_problem(nest, body)
     dy = problem.a.read
     if dy.input != nest.b.input or problem.b.read.input != nest.a.input or dy.input == nest.a.input:
         return None
     kind = dy.type
-    if (
-        kind.layout == ROW_MAJOR
-        or kind.strides[1] != 1
-        or nest.b.borders
-        or dy.quotients
-        or dy.offset
-    ):
+    if kind.layout == ROW_MAJOR or kind.strides[1] != 1 or nest.b.borders:
         return None
-    names = [nest.axes[i].name for i in range(len(nest.axes))]
+    if dy.quotients or dy.offset:
+        return None
+    names = [axis.name for axis in nest.axes]
     ordered = [
         [problem.nest.axes[i].name for i in axes if problem.nest.axes[i].extent > 1]
         for axes in (problem.rows, problem.columns)
     ]
     batches, rows, wide, k = problem.sizes
-    y, z = x.rows, x.columns
-    flat = [each for each in "rsc" if each in (*ordered[1],)]
+    flat = [each for each in "rsc" if each in ordered[1]]
     if names != [*"kcrsnpq"] or ordered != [["k"], flat] or batches != 1:
         return None
-    steps = [dy.strides[i] for n in "npq" for i in problem.depth if problem.nest.axes[i].name == n]
-    whole = x.images * y.outputs * z.outputs
-    image, line, pixel = steps
-    if line != z.outputs * pixel:  # some pixels of longer lines
+    image, line, pixel = (
+        dy.strides[i] for n in "npq" for i in problem.depth if problem.nest.axes[i].name == n
+    )
+    if line != x.columns.outputs * pixel:  # some pixels of longer lines
         return None
+    whole = x.images * x.rows.outputs * x.columns.outputs
     if k != whole or kind.size >= 2**30 or problem.a.vector != 4:
         return None
-    outputs, columns = kind.shape[1], wide // x.taps
-    return problem, HaloGradientTile(x, (image, line, pixel), outputs, columns, rows, 64, 64, 1)
+    y, outputs, columns = (image, line, pixel), kind.shape[1], wide // x.taps
+    return problem, HaloGradientTile(x, 1, 64, WARPS, 1, y, outputs, columns, rows, concurrent)
 
 
 def _tiles(bare: HaloGradientTile) -> Iterator[HaloGradientTile]:
-    """The tiles that fit registers and shared memory."""
-    x = bare.x.columns
+    """The tiles to try, whether they fit or not, those with the most rows first."""
+    x, outputs = bare.image.columns, bare.image.rows.outputs
     narrow = bare.columns == NARROW
     if (narrow and (x.tap != 1 or x.taps > 16)) or (not narrow and bare.columns < 16):
         return
-    lines = sorted({1, 2, 4, 7, 8, 14, bare.x.rows.outputs})
+    lines = sorted(each for each in {1, 2, 4, 7, 8, 14, outputs} if each <= outputs)
     widths = (NARROW,) if narrow else (16, 32, 64)
-    for m, n, each in itertools.product((16, 32, 64, 128), widths, lines):
+    for m, n, each in itertools.product((128, 64, 32, 16), widths, lines):
         tile = replace(bare, m=m, n=n, lines=each)
-        if each > bare.x.rows.outputs or (tile.paired and each % 2):
-            continue
-        if m * tile.across % (16 * WARPS) or m >= 2 * bare.rows or n >= 2 * bare.columns:
-            continue
-        fitted = _fitted(tile)
-        if fitted is not None:
-            yield fitted
+        whole = each % tile.together == 0 and m * tile.across % (16 * tile.warps) == 0
+        if whole and m < 2 * bare.rows and n < 2 * bare.columns:
+            yield tile
 
 
-def _fitted(tile: HaloGradientTile) -> HaloGradientTile | None:
-    """The tile with the blocks that a multiprocessor holds; None if it does not fit."""
-    sums = tile.held * tile.fragments * 4
-    registers = sums + tile.fragments * 4 + (1 + tile.paired) * tile.x.rows.taps + 60
-    if sums > MOST_SUMS or tile.shared_bytes > GPU.block_shared:
-        return None
-    resident = GPU.resident(registers, tile.threads, tile.shared_bytes)
-    return replace(tile, blocks=min(resident, 2)) if resident else None
+@dataclass(frozen=True)
+class Im2colTile(HaloGradientTile):
+    """A tile of im2col_gradient.cuh: `n` taps and channels of x, and all `m` channels of dy.
+    `down` warps have all of them; with several such groups each has a share of the lines."""
+
+    down: int = 1
+    header: ClassVar[str] = "convolution/im2col_gradient"
+    template: ClassVar[str] = "Im2colGradient<Problem, Halo, Tile>"
+    limits: ClassVar[Limits] = Limits(112, 4)
+    tried_parts: ClassVar[tuple[int, ...]] = (1, 2, 4, 8, 16, 33, 66)
+
+    @property
+    def taps(self) -> int:
+        """Rows of the products: taps and channels."""
+        return self.image.taps * self.columns
+
+    @property
+    def across(self) -> int:
+        """Columns of dy, in eights."""
+        return -(-self.m // 8)
+
+    @property
+    def fragments(self) -> int:
+        return self.n // (16 * self.down)
+
+    @property
+    def together(self) -> int:
+        return 2 if self.image.columns.outputs % 8 else 1
+
+    @property
+    def grid(self) -> int:
+        return -(-self.taps // self.n)
+
+    @property
+    def reach(self) -> int:
+        """Lines of x that a step reads."""
+        return self.image.rows.reach(self.lines)
+
+    @property
+    def chunks(self) -> tuple[int, int]:
+        """Copies of 16 bytes that a step makes of x, and of dy."""
+        x = self.image.columns
+        of_y = self.lines * x.outputs * -(-self.outputs // 4)
+        return self.reach * x.extent * self.columns // 4, of_y
+
+    @property
+    def kept(self) -> int:
+        return self.fragments * self.across * 4
+
+    @property
+    def registers(self) -> int:
+        return self.kept + self.across * 2 + self.fragments * 2 + 60
+
+    @property
+    def shared_bytes(self) -> int:
+        x, single = self.image.columns, self.columns == 1
+        pixel = self.columns if single or self.columns % 8 else self.columns + 4
+        chunks = -(-self.outputs // 4)
+        of_y = self.lines * x.outputs * (chunks * 4 if chunks % 2 else chunks * 4 + 4)
+        buffers = 2 * (self.reach * x.staged_line(pixel, 4) + of_y)
+        return 4 * max(buffers, self.warps * self.across * 8 * PITCH)
+
+    @property
+    def staged(self) -> str:
+        return f"{self.lines} lines of dy and all taps read, {self.n} taps and channels"
+
+    def __str__(self) -> str:
+        return f"Im2colTile<{self.n}, {self.lines}, {self.down}>"
+
+    def cycles(self, problem: Problem, splits: int) -> float:
+        mine, shares = math.ceil(self.steps / splits), self.warps // self.down
+        count, reads = self.fragments * self.across, self.fragments * 4 + self.across * 2
+        issued: float = count + reads + self.across * 2 * (self.down == 1)
+        issued += (self.fragments * 2 + 6) / self.products
+        products = mine * math.ceil(self.lines / self.together / shares) * self.products
+        of_x, of_y = (each / self.threads for each in self.chunks)
+        copying = mine * (of_x * COPY + of_y * (COPY if self.down > 1 else COPY_ALONE))
+        leaving = self.n * shares * self.across * 8 * LEAVING
+        moved = self.concurrent * self.grid * self.steps * sum(self.chunks) * 16
+        fragment = count, reads, issued
+        return self._time(problem, splits, fragment, products, copying, leaving, moved)
 
 
-def _splits(tile: HaloGradientTile, problem: Problem, beside: int) -> Iterator[tuple[float, int]]:
-    """Estimated cycles on a large device by parts of k that fill it."""
-    steps, tiles = tile.bands * tile.x.images, tile.grid * beside
-    full = [GPU.multiprocessors * blocks // tiles for blocks in range(1, tile.blocks + 1)]
-    for splits in sorted({1, 2, 4, *full}):
-        if 1 <= splits <= steps:
-            yield _cycles(tile, problem, steps, splits, beside), splits
+def im2col_tiles(nest: Nest, body: Graph, element: str, concurrent: int = 1) -> list[HaloFound]:
+    """The cheapest tiles for a gradient of filters in tf32 of which the device computes so many at
+    once, the best first; none if such tiles cannot compute it."""
+    found = bare_gradient(nest, body, element, concurrent, planes=True)
+    if found is None:
+        return []
+    problem, bare = found
+    x, columns = bare.image, bare.columns
+    whole = x.columns.extent % 4 == 0 if columns == 1 else columns % 4 == 0
+    dense = x.strides[2] == columns == x.channels
+    if not whole or not dense or x.columns.outputs % 4 or x.taps * columns > MOST_ROWS:
+        return []
+    return cheapest((problem, tile) for tile in _im2col_tiles(bare))
 
 
-def _cycles(
-    tile: HaloGradientTile, problem: Problem, steps: int, splits: int, beside: int
-) -> float:
-    """What products, instructions or reads of shared memory take, or what a block waits for, and no
-    less than bytes take."""
-    x, y = tile.x.columns, tile.x.rows
-    mine = math.ceil(steps / splits)
-    lines = min(mine * tile.lines, mine * y.outputs / tile.bands)
-    count = tile.held * tile.fragments
-    reads = tile.held * 2 + tile.fragments * 4
-    issued = count + tile.held * 2 + tile.fragments * 2 + 6
-    product = max(count * GPU.fragment, reads, issued * GPU.issue) * WARPS
-    alone = max(issued * ALONE + 40, product)
-    copied = lines * (x.extent * y.step * tile.n + x.outputs * tile.m) / 4 / tile.threads
-    leaving = tile.m * tile.across * 8 * tile.held * (RUN_SUM if splits > 1 else SUM)
-    products = lines * tile.products / (1 + tile.paired)
-    busy = products * product + copied * COPY * GPU.issue * WARPS + leaving
-    wait = products * alone + copied * COPY * ALONE + mine * STEP + leaving + START
-    time = GPU.cycles(tile.grid * splits * beside, tile.blocks, busy, wait)
-    parts = Partial(splits, beside * math.prod(problem.sizes[1:3]), 4, 1, 1, False, False)
-    bytes_copied = beside * tile.grid * splits * copied * 16 * tile.threads
-    time = max(time, bytes_copied / GPU.l2_rate + parts.moved)
-    return time + parts.second_launch() if splits > 1 else time
+def _im2col_tiles(bare: HaloGradientTile) -> Iterator[Im2colTile]:
+    """The tiles to try, whether they fit or not."""
+    outputs, rows = bare.image.rows.outputs, bare.image.taps * bare.columns
+    several = sorted(n for n in {1, 2, 4, 6, 7, 8, 12, 14, outputs} if outputs % n == 0)
+    for down, fragments, lines in itertools.product((1, 2, 4, 8), (1, 2, 3, 4), several):
+        n = 16 * down * fragments
+        sizes = bare.image, lines, n, WARPS, 1, bare.y, bare.outputs, bare.columns, bare.rows
+        tile = Im2colTile(*sizes, bare.concurrent, bare.rows, down)
+        if -(-rows // n) * n <= max(WASTE * rows, 16) and lines % tile.together == 0:
+            yield tile

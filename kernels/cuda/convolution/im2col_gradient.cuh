@@ -3,22 +3,16 @@
 // fill 32 rows, and those of 20 channels 512. halo_gradient.cuh has rows of dy's channels, and columns
 // of eight channels of x for each tap.
 //
-// Problem, Halo and Epilogue are those of halo_gradient.cuh: rows of the sums are channels of dy,
-// columns the taps and channels of x, k the output pixels, cut in `splits`. Here Rows of those columns
-// and all channels of dy are a block's. A step is Lines lines of output, whose lines of both images
-// have two buffers: the next step's copies are under way during a step, which has one barrier.
-// Between lines of x lie zeros, as many pixels as any tap is beside the image; lines that do not exist
-// are zeros.
+// As there, rows of the sums are channels of dy, columns the taps and channels of x, k the output
+// pixels, cut in `splits`. Here Rows of those columns and all channels of dy are a block's. A step is
+// Lines lines of output, whose lines of both images have two buffers. Lines that do not exist are zeros.
 //
 // A product is of 16 taps and channels of x, 8 channels of dy and 8 pixels: neighbours, or four of each
 // of two lines where a line has an odd number of four. A warp has Rows / Down rows, and with other
-// warps a share of the lines; what the shares of a sum are is added in order at the end. x is rounded to
-// tf32 once where it lies, dy as well if several warps read it.
-//
-// Shared memory: bytes, dynamic, aligned to 16. What a warp reads at once are 8 neighbours, or taps, of
-// 4 pixels, whose places are apart by 8 banks.
+// warps a share of the lines; what the shares of a sum are is added in order at the end. dy is rounded
+// where it lies if several warps read it.
 #pragma once
-#include "cuda/contract/tiles/tensor.cuh"
+#include "cuda/convolution/staging.cuh"
 
 namespace graphc {
 
@@ -38,7 +32,7 @@ struct Im2colGradient {
   static_assert(fragments * 16 * down == Tile::Rows && shares * down == Tile::warps, "whole warps");
   static_assert(bands * Lines == Halo::P && Halo::channels == C, "whole steps and pixels");
   static_assert((C == 1 && Halo::W % 4 == 0) || C % 4 == 0, "x is copied 16 bytes at a time");
-  static_assert(Halo::line == Halo::W * Halo::pixel && Halo::pixel == C, "dense lines of x");
+  static_assert(Halo::pixel == C, "dense lines of x");
   static_assert(Halo::y_line == Halo::Q * Halo::y_pixel, "dense lines of dy");
 
   static constexpr bool pairs = Halo::Q % 8 != 0;
@@ -48,17 +42,8 @@ struct Im2colGradient {
 
   // In floats.
   static constexpr int pixel = C == 1 || C % 8 ? C : C + 4;
-  static constexpr int outside = Halo::left < 0 ? -Halo::left : 0;
-  static constexpr int beside = C == 1 ? ceil_div(outside, 4) * 4 : outside * pixel;
-  static constexpr int last = (Halo::Q - 1) * Halo::across + (S - 1) * Halo::tap_across;
-  static constexpr int wide = last + Halo::left < Halo::W ? Halo::W : last + Halo::left + 1;
-  // Of single channels taps of two lines are read at once: those lie 12 to 20 banks apart.
-  __host__ __device__ static constexpr int spread(int floats) {
-    while (C == 1 && (floats % 4 || floats % 32 < 12 || floats % 32 > 20)) floats++;
-    return floats;
-  }
-  static constexpr int line = spread(beside + wide * pixel), width = Halo::W * pixel;
-  static constexpr int reach = (Lines - 1) * Halo::down + (Halo::R - 1) * Halo::tap_down + 1;
+  using Line = StagedLine<Halo, pixel, 4>;
+  static constexpr int line = Line::line, beside = Line::beside, reach = Line::reach(Lines);
   static constexpr int y_chunks = ceil_div(Halo::outputs, 4);
   static constexpr int y_pixel = y_chunks % 2 ? y_chunks * 4 : y_chunks * 4 + 4;
   static constexpr int y_first = reach * line, buffer = y_first + Lines * Halo::Q * y_pixel;
@@ -103,7 +88,7 @@ struct Im2colGradient {
     });
   }
   GRAPHC_INLINE static void round(float* buffer, int step) {
-    auto nearest = [&](int at) {
+    auto nearest = [&](int at) {  // as round_four, which takes other registers here
       auto& four = *reinterpret_cast<Run<float, 4>*>(buffer + at);
       Run<float, 4> near;
 #pragma unroll
@@ -112,15 +97,6 @@ struct Im2colGradient {
     };
     each_x(step, [&](int at, int, bool) { nearest(at); });
     if constexpr (rounds_y) each_y(step, [&](int at, int, int) { nearest(at); });
-  }
-  // Zeros beside the lines of x, where no copy goes.
-  GRAPHC_INLINE static void clear(float* shared) {
-    constexpr int gap = line - width;
-    if constexpr (gap > 0)
-      for (unsigned i = threadIdx.x; i < 2 * reach * gap; i += threads) {
-        const int x = i % gap, y = i / gap;
-        shared[y / reach * buffer + y % reach * line + (x < beside ? x : x + width)] = 0;
-      }
   }
   // Where the tap and channel of row m lies from that of row 0; rows behind the last are as that one.
   GRAPHC_INLINE static int place_of(int m) {
@@ -155,22 +131,16 @@ struct Im2colGradient {
     }
   }
 
-  // `memory` has `bytes`.
   template <class Block, class Epilogue>
   GRAPHC_INLINE static void run_in(const Block& block, unsigned char* memory, const tf32* dy,
                                    const tf32* x, const Epilogue& epilogue) {
     float* const shared = reinterpret_cast<float*>(memory);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int share = warp / down, row0 = block.x() * Tile::Rows + warp % down * fragments * 16;
-    constexpr int least = steps / Problem::splits, more = steps % Problem::splits;
-    const int part = block.y(), begin = part * least + smaller(part, more);
-    const int end = begin + least + (part < more);
-    clear(shared);
-    auto load = [&](int i) {
-      if (i < end) copy(shared + i % 2 * buffer, i, dy, x);
-      copy_commit();
-    };
-    load(begin);
+    const PartOfSteps<steps, Problem::splits> part(block.y());
+    Line::template clear<threads, reach, 2>(shared, buffer);
+    auto load = [&](int i) { copy(shared + i % 2 * buffer, i, dy, x); };
+    load_step(part, part.begin, load);
     int rows[fragments][2];
 #pragma unroll
     for (int f = 0; f < fragments; f++)
@@ -182,11 +152,7 @@ struct Im2colGradient {
     const int x_lane = beside + Halo::left * pixel + first * Halo::across * pixel;
     const int y_lane = y_first + first * y_pixel + column;
     Sums sum = {};
-    for (int i = begin; i < end; i++) {
-      copy_wait<0>();
-      round(shared + i % 2 * buffer, i);
-      block.sync();  // step i has arrived for all, and all have left the step before
-      load(i + 1);
+    auto multiply = [&](int i) {
       const float* const from = shared + i % 2 * buffer;
 #pragma unroll(products == 1 ? 2 : 1)
       for (int unit = share; unit < units; unit += shares) {
@@ -199,7 +165,9 @@ struct Im2colGradient {
               beyond, rows);
         }
       }
-    }
+    };
+    auto nearest = [&](int i) { round(shared + i % 2 * buffer, i); };
+    each_step(block, part, load, nearest, multiply);
     finish(block, shared, sum, epilogue);
   }
 

@@ -1,16 +1,12 @@
-// single_channel.cuh: a convolution of images of one channel by tensor cores. Taps are the k of the products, so
-// that 25 of them fill 28; halo.cuh has whole eights of channels for each tap. A block copies the
-// lines of an image that it reads to shared memory once, rounded to tf32, with zeros where taps are
-// beside the image, and the filters beside them; those of its taps a thread then keeps in registers.
+// single_channel.cuh: a convolution of images of one channel by tensor cores. Taps are the k of the
+// products, so that 25 of them fill 28; halo.cuh has whole eights of channels for each tap. The filters
+// lie beside the lines; those of its taps a thread then keeps in registers.
 //
-// Problem, Halo and Epilogue are those of halo.cuh; rows are output pixels as they lie, and filters
-// are dense. A block computes Lines lines of output, of all columns. Each warp takes 32 rows at a time,
-// which leave by shared memory of its own, so that neighbouring threads store neighbours.
-//
-// Shared memory: bytes, dynamic, aligned to 16. Lines lie 12 to 20 banks apart: eight neighbours
-// are read at taps of two lines at once.
+// Rows are output pixels as they lie, and filters are dense. A block computes Lines lines of output, of
+// all columns. Each warp takes 32 rows at a time, which leave by shared memory of its own, so that
+// neighbouring threads store neighbours.
 #pragma once
-#include "cuda/contract/tiles/tensor.cuh"
+#include "cuda/convolution/staging.cuh"
 
 namespace graphc {
 
@@ -27,20 +23,11 @@ struct SingleChannelProduct {
   static constexpr int across = ceil_div(N, 8), quads = ceil_div(taps, 4);
   static constexpr int turn = 32, turns = ceil_div(rows, turn);  // rows of a warp at once
   static_assert(Problem::K == taps && bands * Lines == Halo::P, "all taps, whole blocks");
-  static_assert(Halo::line == Halo::W, "dense lines");
 
   static constexpr int vector = Halo::W % 4 || Halo::image % 4 ? 1 : 4;
   // In floats.
-  static constexpr int outside = Halo::left < 0 ? -Halo::left : 0;
-  static constexpr int beside = ceil_div(outside, vector) * vector;
-  static constexpr int last = (Halo::Q - 1) * Halo::across + (S - 1) * Halo::tap_across;
-  static constexpr int wide = last + Halo::left < Halo::W ? Halo::W : last + Halo::left + 1;
-  __host__ __device__ static constexpr int spread(int floats) {
-    while (floats % 4 || floats % 32 < 12 || floats % 32 > 20) floats++;
-    return floats;
-  }
-  static constexpr int line = spread(beside + wide);
-  static constexpr int reach = (Lines - 1) * Halo::down + (Halo::R - 1) * Halo::tap_down + 1;
+  using Line = StagedLine<Halo, 1, vector>;
+  static constexpr int line = Line::line, beside = Line::beside, reach = Line::reach(Lines);
   static constexpr int pitch = across * 8 + (across % 2 ? 16 : 8);  // four rows in different banks
   static constexpr int stage = turn * pitch, pixels = reach * line;
   static constexpr int filters = ceil_div(N * taps, 4) * 4;
@@ -48,19 +35,15 @@ struct SingleChannelProduct {
 
   // Copies lines from `top` on, those that do not exist as zeros, and zeros beside them.
   GRAPHC_INLINE static void copy(float* to, const float* image, int top) {
-    constexpr int per_line = Halo::W / vector, count = reach * per_line, gap = line - Halo::W;
-    for (unsigned i = threadIdx.x; i < reach * gap; i += threads) {
-      const int y = i / gap, x = i % gap;
-      to[y * line + (x < beside ? x : x + Halo::W)] = 0;
-    }
+    constexpr int per_line = Halo::W / vector, count = reach * per_line;
+    Line::template clear<threads, reach>(to);
 #pragma unroll 4
     for (unsigned i = threadIdx.x; i < count; i += threads) {
       const int y = i / per_line, x = i % per_line * vector;
       Run<float, vector> run = {};
       if (top + y >= 0 && top + y < Halo::H)
         run = *reinterpret_cast<const Run<float, vector>*>(image + (top + y) * Halo::W + x);
-#pragma unroll
-      for (int j = 0; j < vector; j++) run.at[j] = float_to_tf32(run.at[j]);
+      round_run(run);
       *reinterpret_cast<Run<float, vector>*>(to + y * line + beside + x) = run;
     }
   }
@@ -69,13 +52,11 @@ struct SingleChannelProduct {
 #pragma unroll 4
     for (unsigned i = threadIdx.x * together; i < count; i += threads * together) {
       auto some = *reinterpret_cast<const Run<float, together>*>(from + i);
-#pragma unroll
-      for (int j = 0; j < together; j++) some.at[j] = float_to_tf32(some.at[j]);
+      round_run(some);
       *reinterpret_cast<Run<float, together>*>(to + i) = some;
     }
   }
 
-  // `memory` has `bytes`.
   template <class Block, class Epilogue>
   GRAPHC_INLINE static void run_in(const Block& block, unsigned char* memory, const tf32* a,
                                    const tf32* b, const Epilogue& epilogue) {

@@ -1,1 +1,1 @@
-"""Products inside loops, whose blocks keep a weight in registers or own rows of the state."""
+"""Products inside loops whose blocks keep weights in registers, or own rows of the state."""

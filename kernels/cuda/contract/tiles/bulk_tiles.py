@@ -13,10 +13,10 @@ from graphc.kernels.program.kernel import TensorMap
 
 @dataclass(frozen=True)
 class BulkTile(GroupTile):
-    """As `GroupTile`, of matrices that TMA copies, for one warp more. `together` are the blocks of
-    a cluster."""
+    """As `GroupTile`, of matrices that TMA copies, for one warp more, in clusters of so many
+    blocks."""
 
-    together: int = 1
+    cluster: int = 1
     clusters: ClassVar[bool] = False
     header: ClassVar[str] = "contract/tiles/wgmma_bulk"
     by: ClassVar[str] = "tensor cores by wgmma of what TMA copies"
@@ -24,16 +24,11 @@ class BulkTile(GroupTile):
 
     @property
     def template(self) -> str:
-        """As of `Tile`."""
         return f"BulkContract<Problem, Tile, {self.cluster}>"
 
     @property
     def threads(self) -> int:
         return super().threads + 32
-
-    @property
-    def cluster(self) -> int:
-        return self.together
 
     def instructions(self, size: int) -> float:
         """As of `GroupTile`; a thread copies nothing, but waits and says what it has read."""
@@ -59,9 +54,9 @@ class BulkTile(GroupTile):
 
 
 BULK_TILES = (
-    BulkTile(128, 256, 64, 16, 256, 4, 1, 1.4, together=2),
+    BulkTile(128, 256, 64, 16, 256, 4, 1, 1.4, cluster=2),
     BulkTile(128, 256, 64, 16, 256, 4, 1, 1.4),
-    BulkTile(128, 128, 64, 16, 128, 3, 2, 1.2, together=2),
+    BulkTile(128, 128, 64, 16, 128, 3, 2, 1.2, cluster=2),
     BulkTile(128, 128, 64, 16, 128, 3, 2, 1.2),
 )
 """With `GRAPHC_TMA` besides `GRAPHC_WGMMA`. Their speeds are those of `GROUP_TILES`: what they gain

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from graphc.kernels.cuda.contract.tiles.tile import TileAnswers
+from graphc.kernels.cuda.contract.tiles.tile import RingTile
 from graphc.kernels.cuda.shared.kernel_source import SHARED_BYTES
 
 REGISTERS = "registers, k ascending"
@@ -16,30 +15,11 @@ MOST_DRAWN = 32
 
 
 @dataclass(frozen=True)
-class Tile(TileAnswers):
-    """`m` x `n` sums per block, `tm` x `tn` of them per thread; `k` per step; `stages` pairs of
-    shared tiles; `blocks` per multiprocessor. `speed` is what it reaches of the best one. Of
-    several `groups` of threads each holds all sums, and adds its share of every step."""
+class Tile(RingTile):
+    """Of several `groups` of threads each holds all sums, and adds its share of every step."""
 
-    m: int
-    n: int
-    k: int
-    tm: int
-    tn: int
-    stages: int
-    blocks: int
-    speed: float
     groups: int = 1
-    header: ClassVar[str] = "contract/contract"
-    """The one with its template."""
     unit: ClassVar[str] = "registers"
-    clusters: ClassVar[bool] = True
-    interleaved: ClassVar[bool] = True
-
-    @property
-    def template(self) -> str:
-        """The template of the tile's product, of that header."""
-        return "Contract<Problem, Tile>"
 
     @property
     def threads(self) -> int:
@@ -52,9 +32,7 @@ class Tile(TileAnswers):
     def instructions(self, size: int) -> float:
         """Of a thread per step, with operands of `size` bytes, about."""
         reads = (self.tm + self.tn) * self.k / 4
-        return (self.tm * self.tn * self.k + reads) / self.groups + copying(
-            (self.m + self.n) * self.k, size, self.threads, 8
-        )
+        return (self.tm * self.tn * self.k + reads) / self.groups + self.copying(size, 8)
 
     def fits(self, itemsize: int) -> bool:
         """Whether a block's tiles of such elements fit shared memory, its sums registers, and the
@@ -73,11 +51,7 @@ class Tile(TileAnswers):
 
     def exchanges(self, itemsize: int, operand: int) -> bool:
         """Whether its sums fit where tiles of operands of such elements were."""
-        sums = self.groups * self.m * self.n * itemsize
-        return sums <= self.stages * (self.m + self.n) * self.k * operand
-
-    def call(self, operands: Sequence[str], maps: Sequence[str]) -> str:
-        return f"{self.template}::run(block, {', '.join(operands)}"
+        return self.groups * self.m * self.n * itemsize <= self.ring_bytes(operand)
 
     def order(self, element: str, rows: int) -> str:
         """The same for all tiles that share steps alike: one multiply-add after another, in each
@@ -86,13 +60,9 @@ class Tile(TileAnswers):
             return REGISTERS
         return f"registers, k ascending in {self.groups} shares of every {self.k}"
 
-    def room(self, size: int) -> float:
-        return self.stages * (self.m + self.n) * self.k * size
-
     def describe(self, cut: str) -> str:
         shared = f", shared by {self.groups} groups of threads" if self.groups > 1 else ""
-        step = f"a {self.m} x {self.n} tile of sums per block, {self.k} of k per step"
-        return f"{step}{shared}{cut}"
+        return super().describe(shared + cut)
 
     def __str__(self) -> str:
         numbers = (self.m, self.n, self.k, self.tm, self.tn, self.stages)
@@ -117,9 +87,3 @@ TILES = (
 )
 """Without measurements, from the ratio of multiply-adds to shared reads. Tiles of several groups
 are for few sums: a block is through with its steps sooner, and k need not be cut."""
-
-
-def copying(elements: int, size: int, threads: int, each: int) -> float:
-    """Instructions of a thread, of which `threads` copy so many elements of `size` bytes, 16 bytes
-    at a time, `each` for that."""
-    return each * elements * size / 16 / threads

@@ -10,8 +10,8 @@ from typing import ClassVar
 from graphc.kernels.cuda.contract.access import OperandAccess
 from graphc.kernels.cuda.contract.contract import Problem
 from graphc.kernels.cuda.contract.split_k import BY_LAUNCH, SplitKOptions
-from graphc.kernels.cuda.contract.tiles.register_tiles import MOST_DRAWN, TILES, Tile, copying
-from graphc.kernels.cuda.contract.tiles.tile import PRODUCTS, TileAnswers, parts_of, tiles_of
+from graphc.kernels.cuda.contract.tiles.register_tiles import MOST_DRAWN, TILES, Tile
+from graphc.kernels.cuda.contract.tiles.tile import PRODUCTS, RingTile, parts_of, tiles_of
 from graphc.kernels.cuda.shared.gpu_model import GPU
 
 FEW = 256
@@ -55,54 +55,33 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class TensorTile(TileAnswers):
-    """As `Tile`, of tensor cores: a warp computes `wm` x `wn` of the sums, always of float32. So
-    much of a step's k is `unrolled`, 0 for all."""
+class TensorTile(RingTile):
+    """Of tensor cores, whose sums are always of float32. So much of a step's k is `unrolled`, 0 for
+    all."""
 
-    m: int
-    n: int
-    k: int
-    wm: int
-    wn: int
-    stages: int
-    blocks: int
-    speed: float
     unrolled: int = 0
     groups: ClassVar[int] = 1
     header: ClassVar[str] = "contract/tiles/tensor"
-    by: ClassVar[str] = "tensor cores"
-    """What multiplies, as notes say it."""
-    clusters: ClassVar[bool] = True
-    interleaved: ClassVar[bool] = True
     size_name: ClassVar[str] = "shared_bytes"
 
     @property
-    def template(self) -> str:
-        """As of `Tile`."""
-        return "Contract<Problem, Tile>"
-
-    @property
     def threads(self) -> int:
-        return 32 * (self.m // self.wm) * (self.n // self.wn)
+        return 32 * (self.m // self.tm) * (self.n // self.tn)
 
     @property
     def draws(self) -> bool:
-        return self.wm * self.wn <= 32 * MOST_DRAWN
+        return self.tm * self.tn <= 32 * MOST_DRAWN
 
     def instructions(self, size: int) -> float:
         """As of `Tile`, in machine code: of a fragment the load, its place, and the rounding of
         four registers if they are of four bytes; of a copy where it lies in an image."""
-        products = self.wm * self.wn * self.k * size / (16 * 8 * 32)
-        fragments = (self.wm + self.wn) / 16 * self.k * size / 32
-        return (
-            products
-            + fragments * (7 if size == 4 else 3)
-            + copying((self.m + self.n) * self.k, size, self.threads, 20)
-        )
+        products = self.tm * self.tn * self.k * size / (16 * 8 * 32)
+        fragments = (self.tm + self.tn) / 16 * self.k * size / 32
+        return products + fragments * (7 if size == 4 else 3) + self.copying(size, 20)
 
     def shared_bytes(self, size: int) -> int:
         """Of a block, with operands of `size` bytes."""
-        return self.stages * (self.m + self.n) * self.k * size
+        return self.ring_bytes(size)
 
     def copies(self, a: Operand, b: Operand) -> bool:
         """Whether its threads can copy such operands: each keeps its place on a line, and what it
@@ -112,7 +91,7 @@ class TensorTile(TileAnswers):
             per_line = line // operand.vector
             if self.threads % per_line:
                 return False
-            most = MOST_LINES // 2 if self.wm * self.wn >= 64 * 32 else MOST_LINES
+            most = MOST_LINES // 2 if self.tm * self.tn >= 64 * 32 else MOST_LINES
             if operand.along_k and -(-lines * per_line // self.threads) > most:
                 return False
         return True
@@ -127,25 +106,17 @@ class TensorTile(TileAnswers):
     def dynamic_bytes(self, problem: Problem) -> int:
         return self.shared_bytes(problem.a.read.type.numpy_dtype.itemsize)
 
-    def call(self, operands: Sequence[str], maps: Sequence[str]) -> str:
-        return f"{self.template}::run_in(block, dynamic_shared, {', '.join(operands)}"
-
     def order(self, element: str, rows: int) -> str:
         """Tensor cores add the products of a fragment at once, whatever the tile; which operand
         gives the rows matters where a product is three."""
         return f"{self.unit}, {PRODUCTS[element]}, k ascending, rows of {rows}"
 
-    def room(self, size: int) -> float:
-        return self.stages * (self.m + self.n) * self.k * size
-
-    def multiplied(self, element: str) -> tuple[str, str, str] | None:
-        return self.by, PRODUCTS[element], f"{self.m} x {self.n} x {self.k}"
-
-    def describe(self, cut: str) -> str:
-        return f"a {self.m} x {self.n} tile of sums per block, {self.k} of k per step{cut}"
+    @property
+    def shape(self) -> str:
+        return f"{self.m} x {self.n} x {self.k}"
 
     def __str__(self) -> str:
-        numbers = (self.m, self.n, self.k, self.wm, self.wn, self.stages)
+        numbers = (self.m, self.n, self.k, self.tm, self.tn, self.stages)
         unrolled = (self.unrolled,) if self.unrolled else ()
         return f"TensorCores<{', '.join(map(str, (*numbers, *unrolled)))}>"
 
@@ -166,9 +137,7 @@ class GroupTile(TensorTile):
 
     def instructions(self, size: int) -> float:
         """As of `TensorTile`: products read shared memory by themselves."""
-        return self.n / 128 * self.k / 16 * 6 + copying(
-            (self.m + self.n) * self.k, size, self.threads, 20
-        )
+        return self.n / 128 * self.k / 16 * 6 + self.copying(size, 20)
 
     def __str__(self) -> str:
         return f"WarpGroups<{self.m}, {self.n}, {self.k}, {self.stages}>"
@@ -229,7 +198,7 @@ def tensor_tiles(
     if groups and a.size == b.size == 2:
         tiles = (*bulk, *GROUP_TILES, *tiles)
     if element == "float":  # fragments of both parts of larger tiles do not fit registers
-        tiles = tuple(t for t in tiles if t.wm * t.wn <= 32 * 32)
+        tiles = tuple(t for t in tiles if t.tm * t.tn <= 32 * 32)
         if a.bordered and not b.along_k:  # nor do, beside an image's borders, b's whole places
             tiles = tuple(
                 replace(t, unrolled=t.k // 2) if t.threads * t.blocks >= FULL else t for t in tiles
@@ -256,38 +225,6 @@ Copied = Callable[[GeneralTile], float]
 def every_step(rows: int, depth: int) -> float:
     """All steps."""
     return 1.0
-
-
-def choose_tile(
-    batches: int,
-    m: int,
-    n: int,
-    k: int,
-    itemsize: int = 4,
-    sections: int = 1,
-    operand: int = 4,
-    tensor: Sequence[TensorTile] = (),
-) -> tuple[GeneralTile, int]:
-    """The tile and the number of splits of k of `best_tile`."""
-    return best_tile(batches, m, n, k, itemsize, sections, operand, tensor)[1:]
-
-
-def best_tile(
-    batches: int,
-    m: int,
-    n: int,
-    k: int,
-    itemsize: int = 4,
-    sections: int = 1,
-    operand: int = 4,
-    tensor: Sequence[TensorTile] = (),
-    share: Share = every_step,
-    keeps: Keeps | None = None,
-    copied: Copied | None = None,
-) -> Choice:
-    """The first of `choices`."""
-    found = choices(batches, m, n, k, itemsize, sections, operand, tensor, share, keeps, copied)
-    return min(found, key=lambda choice: choice[0])
 
 
 def choices(
@@ -345,7 +282,7 @@ def _parts(tile: GeneralTile, tiles: int) -> list[int]:
 
 def room_in_l1(tile: GeneralTile, size: int) -> float:
     """Bytes of L1 for what a block's copies read again, with operands of `size` bytes."""
-    shared = tile.blocks * (tile.stages * (tile.m + tile.n) * tile.k * size + 1024)
+    shared = tile.blocks * (tile.ring_bytes(size) + 1024)
     taken = next((kib * 1024 for kib in CARVED if kib * 1024 >= shared), GPU.l1)
     return USABLE * (GPU.l1 - taken) / tile.blocks
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from graphc.ir import Graph, Value
@@ -72,6 +73,8 @@ class TileAnswers:
 
     unit: ClassVar[str] = "tensor cores"
     """What multiplies: "registers", "tensor cores" or "wgmma"."""
+    by: ClassVar[str] = "tensor cores"
+    """The same, as notes say it."""
     clusters: ClassVar[bool] = False
     """Whether blocks of a cluster may add what each has of a tile (cluster_sums.cuh)."""
     looped: ClassVar[bool] = False
@@ -117,9 +120,20 @@ class TileAnswers:
         """What TMA is told of the operands, by the names of the kernel's parameters."""
         return {}
 
+    @property
+    def header(self) -> str:
+        """The header of its template."""
+        return "contract/contract"
+
+    @property
+    def template(self) -> str:
+        """The template of what a block computes."""
+        return "Contract<Problem, Tile>"
+
     def call(self, operands: Sequence[str], maps: Sequence[str]) -> str:
         """The call that computes a tile, without its last argument, the epilogue."""
-        raise NotImplementedError
+        run = "run_in(block, dynamic_shared" if self.size_name else "run(block"
+        return f"{self.template}::{run}, {', '.join(operands)}"
 
     def text(self) -> list[str] | None:
         """The struct that says where the pixels of an image lie, for tiles that hold them; None
@@ -173,11 +187,55 @@ class TileAnswers:
         that is `skipping` steps or takes all."""
         return 1.0
 
+    @property
+    def shape(self) -> str:
+        """The shape of a block's products, as notes say it; "" of registers, which change
+        nothing."""
+        return ""
+
     def multiplied(self, element: str) -> tuple[str, str, str] | None:
         """What notes say of products of `element`: by what, of which products, and in which shape.
-        None of registers, which change nothing."""
-        return None
+        None of registers."""
+        return (self.by, PRODUCTS[element], self.shape) if self.shape else None
 
     def describe(self, cut: str) -> str:
         """The tile in words; `cut` says how k is cut."""
         raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class RingTile(TileAnswers):
+    """`m` x `n` sums per block, `tm` x `tn` of them per thread, or per warp of tensor cores; `k`
+    per step, whose operands are one of `stages` pairs of shared tiles; `blocks` per multiprocessor.
+    `speed` is what it reaches of the best one."""
+
+    m: int
+    n: int
+    k: int
+    tm: int
+    tn: int
+    stages: int
+    blocks: int
+    speed: float
+    clusters: ClassVar[bool] = True
+    interleaved: ClassVar[bool] = True
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        raise NotImplementedError
+
+    def ring_bytes(self, size: int) -> int:
+        """Of all stages, with operands of `size` bytes."""
+        return self.stages * (self.m + self.n) * self.k * size
+
+    def room(self, size: int) -> float:
+        return self.ring_bytes(size)
+
+    def copying(self, size: int, each: int) -> float:
+        """Instructions of a thread that copies operands for a step, 16 bytes at a time, `each` for
+        that."""
+        return each * (self.m + self.n) * self.k * size / 16 / self.threads
+
+    def describe(self, cut: str) -> str:
+        return f"a {self.m} x {self.n} tile of sums per block, {self.k} of k per step{cut}"

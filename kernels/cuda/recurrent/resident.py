@@ -1,9 +1,9 @@
-"""Tiles of persistent.cuh, whose blocks hold their columns' operand in registers for all iterations
-of a loop, and which products in loops take them.
+"""Choose tiles for products in loops whose blocks keep data on the chip for all iterations: rows of
+the state (rows.cuh), or weights in registers (persistent.cuh, persistent_exact.cuh).
 
-The way of Persistent RNNs (Diamos et al., 2016), and of FlashRNN (Poeppel et al., 2024), which has
-the cell's pointwise part behind products of two bytes by tensor cores: the weights of all units are
-on the chip, a share in each block, and what the units exchange once per iteration goes through the
+Persistent RNNs (Diamos et al., 2016) keep weights so, and FlashRNN (Poeppel et al., 2024) does for
+products of two bytes by tensor cores, with the cell's pointwise part behind them. Each block holds
+a share of the weights of all units; once per iteration the units exchange values through the
 second-level cache.
 """
 
@@ -13,60 +13,108 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from graphc.ir import ROW_MAJOR
+from graphc.ir import ROW_MAJOR, Graph, Value
 from graphc.kernels.cuda.contract.contract import Problem
 from graphc.kernels.cuda.contract.tiles.tile import PRODUCTS, TileAnswers
-from graphc.kernels.cuda.recurrent.row_tile import NEAR_BYTES
+from graphc.kernels.cuda.shared import block_partition, patch_partition
 from graphc.kernels.cuda.shared.gpu_model import GPU
-from graphc.kernels.cuda.shared.kernel_source import THREADS, Launches
-from graphc.kernels.cuda.shared.patch_partition import PATCH, count, owned
+from graphc.kernels.cuda.shared.kernel_source import RESIDENT, SHARED_BYTES, THREADS, Launches
+from graphc.kernels.cuda.shared.patch_partition import PATCH, count
 from graphc.kernels.program.epilogue import Epilogue
 
+NEAR_BYTES = 96 * 1024
+"""Bytes of weights that stay in L1 from one iteration to the next, beside the shared memory of two
+blocks: a multiprocessor of an H100 has 256 KB, of an A100 192 KB."""
+MOST_KEPT = 64 * 1024
+"""Bytes of weights that a block with rows of its own keeps at most: 64 registers of each thread,
+half of those it has with two blocks on a multiprocessor."""
+MOST_ROWS = 8
+"""Rows of a block at most: each thread holds a sum of each row for several columns."""
+NEIGHBOURS = 8
+"""Threads that share the k of a column where weights are contiguous along k."""
+ROWS_ALONE, ALONE = 1200, 2000
+"""Cycles of a block besides its products, or its loads: latencies, barriers and the epilogue; with
+held weights products and the sums of all warps too."""
 WARPS = THREADS // 32
-"""Of a block, among which k, or columns, are dealt out."""
+"""Warps of a block, which share k or columns."""
 PAIRED = ("half", "bfloat", "as_bfloat")
-"""Elements of which a register holds two."""
+"""C++ types of which a register holds two elements."""
 MOST_HELD = 16
-"""Pairs of fragments, of 16 of k, that a warp holds: of each eight registers, 128 of 255; twice as
-many of pairs of elements."""
+"""Pairs of fragments of 16 of k that a warp holds at most, of eight registers each: 128 of 255.
+Twice as many of paired elements."""
 MOST_SECTIONS = 5
-"""The sums of all warps take 8 KB of shared memory for each section."""
+"""Sections at most: the sums of all warps take 8 KB of shared memory for each."""
 LEAST_PARTS = 3
-"""Parts of k from which on to store sums of all columns and read those of 16 takes fewer bytes than
-to read all of k."""
-ALONE = 2000
-"""Cycles of a block beside its loads: products, sums of all warps, epilogue, latencies."""
+"""Parts of k at least, so that storing sums of all columns and reading those of 16 moves fewer
+bytes than reading all of k."""
+
+
+class ResidentTile(TileAnswers):
+    """The base of tiles for loops; `n` counts the columns of all sections."""
+
+    n: int
+    groups: ClassVar[int] = 1
+    threads: ClassVar[int] = THREADS
+    looped: ClassVar[bool] = True
+    sums_columns: ClassVar[bool] = False
+
+    def units(self, sections: int) -> int:
+        """Columns of each of `sections`: all."""
+        return self.n // sections
 
 
 @dataclass(frozen=True)
-class PersistentTile(TileAnswers):
-    """As `Tile`: `m` rows and as many columns of each section, whose operand the block holds; `n`
-    are the columns of all blocks and sections. Of several `parts` of k, as long as the columns are
-    many, a block takes 16 of each, for all columns, and its sums are added in a second launch. Of
-    several `strips`, into which the columns of a product of one section are divided, it takes 16 of
-    each. `exact` products are those of registers, of float32."""
+class RowTile(ResidentTile):
+    """A tile of rows.cuh: all `n` columns of `m` rows, which the block owns. It `keeps` the weights
+    in registers for all iterations, or reads them from L1."""
+
+    m: int
+    n: int
+    keeps: bool = False
+    blocks: ClassVar[int] = RESIDENT
+    header: ClassVar[str] = "recurrent/rows"
+    template: ClassVar[str] = "RowProduct<Problem, Tile>"
+    unit: ClassVar[str] = "registers"
+
+    def kept_bytes(self, problem: Problem) -> int:
+        size = problem.b.read.type.numpy_dtype.itemsize
+        return problem.weights * size if self.keeps else 0
+
+    def owned(self, body: Graph, tiles: int, output: Value) -> tuple[int, ...]:
+        return block_partition.owned(body, tiles, output)
+
+    def describe(self, cut: str) -> str:
+        return f"blocks that own {self.m} rows, so that none waits for another in a loop"
+
+    def __str__(self) -> str:
+        return f"Rows<{self.m}, {self.threads}>"
+
+
+@dataclass(frozen=True)
+class PersistentTile(ResidentTile):
+    """A tile of persistent.cuh: `m` rows and as many columns of each section, whose weights the
+    block holds.
+
+    Attributes:
+        n: columns of all blocks and sections.
+        parts: parts of k, each as long as there are columns. With several, a block has 16 of each
+            part, for all columns, and a second launch adds its sums.
+        exact: whether registers multiply, in float32 (persistent_exact.cuh).
+        strips: parts of the columns of a product of one section. A block has 16 of each.
+    """
 
     n: int
     parts: int = 1
     exact: bool = False
     strips: int = 1
     m: ClassVar[int] = PATCH
-    groups: ClassVar[int] = 1
-    threads: ClassVar[int] = THREADS
     blocks: ClassVar[int] = 1
-    looped: ClassVar[bool] = True
-    sums_columns: ClassVar[bool] = False
     template: ClassVar[str] = ""
     """None: its launches call what they need."""
 
     @property
     def header(self) -> str:
-        """As of `Tile`."""
         return "recurrent/persistent_exact" if self.exact else "recurrent/persistent"
-
-    def units(self, sections: int) -> int:
-        """Columns of each of `sections` among all blocks'."""
-        return self.n // sections
 
     def workspace(self, rows: int) -> int:
         """Bytes of the sums of all blocks."""
@@ -97,7 +145,7 @@ class PersistentTile(TileAnswers):
         across, blocks = -(-n // PATCH), count(m, n)
         a, b = (x.read.input for x in (problem.a, problem.b))
         name = "Exact" if self.exact else "Persistent"
-        own = owned(body, epilogue.program, epilogue.pointers, (m, n))
+        own = patch_partition.owned(body, epilogue.program, epilogue.pointers, (m, n))
         if self.parts == 1:
             product = f"{name}Product<Problem, {self.strips}>"
             launches.add(
@@ -132,6 +180,34 @@ class PersistentTile(TileAnswers):
     def describe(self, cut: str) -> str:
         rows = f"blocks of {self.m} rows that hold their columns' operand"
         return f"{rows} in registers in a loop"
+
+
+def row_tile(m: int, n: int, k: int, sections: int, along_k: bool) -> tuple[float, RowTile] | None:
+    """The tile of a product of floats in a loop whose blocks own as many rows of results as they
+    have threads for, or fewer so that there are more blocks, with the cycles that it takes; None
+    where its rows are no whole blocks, or what its columns read does not stay near. That lies
+    `along_k`, or along columns."""
+    columns, operand = n * sections, n * sections * k * 4
+    across = THREADS // NEIGHBOURS if along_k else columns // 4
+    if not across or columns % across or THREADS % across or k % (4 * THREADS // across):
+        return None
+    if THREADS % n or THREADS // n > MOST_ROWS or operand > NEAR_BYTES:
+        return None
+    groups = 1 if along_k else THREADS // across
+    keeps = operand <= MOST_KEPT
+    found = []
+    for rows in range(1, THREADS // n + 1):
+        whole = m % rows == rows * n % 32 == 0
+        if not whole or rows * (k + groups * columns) * 4 > SHARED_BYTES:
+            continue
+        beside = -(-(m // rows) // GPU.multiprocessors)
+        cycles = beside * max(
+            0 if keeps else operand / GPU.l1_rate, rows * columns * k / GPU.multiply_adds
+        )
+        cycles += -(-beside // RESIDENT) * ROWS_ALONE
+        found.append((cycles, RowTile(rows, columns, keeps)))
+    # Of the same work the most blocks: two on a multiprocessor hide each other's latencies.
+    return min(found, key=lambda each: (each[0], each[1].m), default=None)
 
 
 def _by_patches(problem: Problem) -> bool:
