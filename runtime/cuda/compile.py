@@ -32,7 +32,7 @@ from graphc.runtime.cuda import cubins
 HEADERS = Path(__file__).parent.parent.parent / "kernels"
 """The folder that kernels include `cuda/....cuh` from."""
 
-OPTIONS = ("-std=c++20", "-lineinfo", f"-I{HEADERS}")
+OPTIONS = ("-std=c++20", "-lineinfo", "-fmad=false", f"-I{HEADERS}")
 """Options of both compilers."""
 NVRTC_OPTIONS = ("--ptxas-options=-v", "--device-as-default-execution-space")
 """NVRTC, which has no host code, would take generic lambdas for host functions."""

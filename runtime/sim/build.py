@@ -19,6 +19,7 @@ from graphc.runtime.compilers.shared_objects import (
     KERNEL_HEADERS,
     CppSource,
     build_object,
+    cpu_features,
     headers_digest,
 )
 
@@ -30,6 +31,7 @@ FLAGS = (
     "-gdwarf-4",
     "-w",
     "-fwrapv",
+    "-ffp-contract=off",
     "-fno-strict-aliasing",
     "-fno-exceptions",
     "-fno-rtti",
@@ -89,14 +91,16 @@ def _object(texts: Sequence[tuple[str, str]], check: bool, what: str, where: str
 
 
 def _flags(compiler: Compiler, check: bool, what: str) -> tuple[str, ...]:
+    # Else each multiply-add would be a call of the C library.
+    flags = (*FLAGS, "-mfma") if "fma" in cpu_features() else FLAGS
     if not compiler.is_clang:
-        return (*FLAGS, *GCC, *(CHECK if check else ()), *LINK)
+        return (*flags, *GCC, *(CHECK if check else ()), *LINK)
     if check:
         raise CompileError(
             f"{what} cannot be checked: GRAPHC_CHECK=race needs g++, got {compiler.version}, which "
             "drops accesses before they are seen; install g++ or let CXX name it"
         )
-    return (*FLAGS, *LINK)
+    return (*flags, *LINK)
 
 
 def exports(text: str) -> str:

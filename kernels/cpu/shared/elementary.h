@@ -112,10 +112,9 @@ INLINE vec<float> log(vec<float> x) {
   const vec<float> e = convert<float>((raised >> 23) - (denormal & 23));
   const vec<float> m = from_bits((raised & 0x7fffff) + 0x3f3504f3) - 1.f;
   const vec<float> z = m * m;
-  const vec<float> p =
-      horner(m, 7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f,
-             1.4249322787e-1f, -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f,
-             3.3333331174e-1f);
+  const vec<float> p = horner(m, 7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f,
+                              -1.2420140846e-1f, 1.4249322787e-1f, -1.6668057665e-1f,
+                              2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f);
   vec<float> result = fma(-2.12194440e-4f, e, p * m * z);
   result = fma(0.693359375f, e, m + fma(-0.5f, z, result));
   result = x == __builtin_inff() ? x : result;

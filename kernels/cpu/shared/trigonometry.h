@@ -41,8 +41,8 @@ INLINE vec<float> atan(vec<float> x) {
   const vec<float> y = far ? -1.f / size : middle ? (size - 1.f) / (size + 1.f) : size;
   const vec<float> start = far ? splat(HALF_PI) : middle ? splat(QUARTER_PI) : vec<float>{};
   const vec<float> z = y * y;
-  const vec<float> p = horner(z, 8.05374449538e-2f, -1.38776856032e-1f, 1.99777106478e-1f,
-                              -3.33329491539e-1f);
+  const vec<float> p =
+      horner(z, 8.05374449538e-2f, -1.38776856032e-1f, 1.99777106478e-1f, -3.33329491539e-1f);
   return copysign(start + fma(p * z, y, y), x);
 }
 INLINE vec<float> atan2(vec<float> y, vec<float> x) {

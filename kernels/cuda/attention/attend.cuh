@@ -133,7 +133,7 @@ GRAPHC_INLINE void scores(T* stage, const A& a, const B& b, T (&sum)[Rows][per_t
 #pragma unroll
       for (int i = 0; i < Rows; i++)
 #pragma unroll
-        for (int j = 0; j < per_thread; j++) sum[i][j] += left[i] * right[j];
+        for (int j = 0; j < per_thread; j++) sum[i][j] = fma(left[i], right[j], sum[i][j]);
     }
   }
 }
@@ -172,7 +172,7 @@ GRAPHC_INLINE void values(T* stage, const T* weights, const B& b,
       for (int j = 0; j < count; j++) {
         const T right = stage[c * width + x + 16 * j];
 #pragma unroll
-        for (int i = 0; i < Rows; i++) sum[i][j] += left[i] * right;
+        for (int i = 0; i < Rows; i++) sum[i][j] = fma(left[i], right, sum[i][j]);
       }
     }
   }

@@ -309,7 +309,7 @@ struct Forward {
             added += x;
             x = in.kept(x, t0 + i * 8, u0 + c * 8 + lane % 4 * 2 + j);
           }
-        total[i] = total[i] * factor + added;
+        total[i] = fma(total[i], factor, added);
 #pragma unroll
         for (int c = 0; c < V::width / 8; c++)
 #pragma unroll

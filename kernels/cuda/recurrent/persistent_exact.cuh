@@ -25,7 +25,8 @@ GRAPHC_INLINE void add_eight(float (&sum)[PATCH][Count], const float* rows, int 
 #pragma unroll
       for (int j = 0; j < 4; j++)
 #pragma unroll
-        for (int i = 0; i < Count; i++) sum[m][i] += row.at[j] * weights[i][first + j];
+        for (int i = 0; i < Count; i++)
+          sum[m][i] = fma(row.at[j], weights[i][first + j], sum[m][i]);
     }
 }
 

@@ -130,9 +130,9 @@ struct RowProduct {
 #pragma unroll
       for (int m = 0; m < BM; m++)
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-          if constexpr (along_k) sum[m * held + j] += row[m].at[i] * weights.at[i];
-          else sum[m * held + i] += row[m].at[j] * weights.at[i];
+        for (int i = 0; i < 4; i++) float& total = sum[m * held + (along_k ? j : i)];
+      if constexpr (along_k) total = fma(row[m].at[i], weights.at[i], total);
+      else total = fma(row[m].at[j], weights.at[i], total);
     }
   }
 

@@ -13,18 +13,19 @@ struct Deviations {
     first = count == 0 ? x : first;
     const T difference = x - first;
     sum += difference;
-    squares += difference * difference;
+    squares = fma(difference, difference, squares);
     count += 1;
   }
   GRAPHC_INLINE void add(const Deviations& other) {
     first = count == 0 ? other.first : first;
     const T difference = other.first - first;
-    squares += other.squares + difference * (2 * other.sum + other.count * difference);
-    sum += other.sum + other.count * difference;
+    const T shift = fma(other.count, difference, 2 * other.sum);
+    squares += fma(difference, shift, other.squares);
+    sum += fma(other.count, difference, other.sum);
     count += other.count;
   }
   GRAPHC_INLINE explicit operator T() const {
-    const T spread = squares - sum * (sum / count);
+    const T spread = fma(-sum, sum / count, squares);
     return spread < 0 ? T(0) : spread;  // not a number stays so
   }
 };

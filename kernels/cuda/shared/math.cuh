@@ -193,6 +193,10 @@ GRAPHC_BINARY(nextafter, nextafterf, nextafter)
 GRAPHC_INLINE float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
 GRAPHC_INLINE double fma(double a, double b, double c) { return ::fma(a, b, c); }
 template <class T>
+GRAPHC_INLINE T fma(T a, T b, T c) {
+  return a * b + c;  // of integers, which are exact either way
+}
+template <class T>
 GRAPHC_INLINE mask signbit(T x) {
   return copysign(T(1), x) < T(0);
 }

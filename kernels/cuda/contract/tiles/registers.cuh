@@ -95,7 +95,8 @@ struct Registers {
 #pragma unroll
             for (int m = 0; m < at_once; m++)
 #pragma unroll
-              for (int n = 0; n < TN; n++) sum[first + m][n] += a[m][j] * b[n][j];
+              for (int n = 0; n < TN; n++)
+                sum[first + m][n] = fma(a[m][j], b[n][j], sum[first + m][n]);
         }
       }
     }
