@@ -36,7 +36,7 @@ class CpuTrial:
         return time.thread_time()
 
     def library(self, call: Call) -> str:
-        """ "": the CPU has no library."""
+        """Always "": the CPU has no library."""
         return ""
 
     def workspaces(self, call: Call) -> list[int]:

@@ -37,8 +37,8 @@ class Range:
     """Bytes `start` to `stop` (exclusive) of a segment."""
 
     segment: str
-    """"work" (the transient arena), "state" (stays on the device between calls; laid out as
-    `Plan.state`) or "io" (the call's inputs and outputs; laid out as `Plan.inputs` and
+    """One of "work" (the transient arena), "state" (stays on the device between calls; laid out as
+    `Plan.state`) and "io" (the call's inputs and outputs; laid out as `Plan.inputs` and
     `Plan.outputs`)."""
     start: int
     """The first byte."""

@@ -76,7 +76,7 @@ class CompiledStep:
     """A step of the plan on a stream, with loops unrolled."""
 
     kind: str
-    """"launch", "copy", "record" or "wait"."""
+    """One of "launch", "copy", "record" and "wait"."""
     stream: int
     number: int
     """The number of the plan's step."""
