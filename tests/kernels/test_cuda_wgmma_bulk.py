@@ -20,16 +20,19 @@ from graphc.kernels.cuda.contract.options import ContractOptions
 from graphc.kernels.cuda.contract.tiles import tensor_tiles as tiles
 from graphc.kernels.cuda.contract.tiles.bulk_tiles import BULK_TILES, BulkTile
 from graphc.kernels.program.kernel import Kernel, TensorMap
-from graphc.ops.pointwise.widen import Widen
-from graphc.runtime.cuda.compile import compile_cuda
 from graphc.runtime.sim.errors import LaunchError
-from graphc.trace import emit
-from tests.kernels.cuda_harness import build_device, mistaken, traced
+from tests.kernels.cuda_harness import mistaken
 from tests.sim.playing import Played, simulator
-from tests.support.cuda_tensor import of_products, played, products, transposed
-from tests.support.cuda_wgmma import assert_near, operands
+from tests.support.cuda_tensor import of_products, played, products
+from tests.support.cuda_wgmma import (
+    assert_near,
+    assert_spills_nothing,
+    kernels,
+    operands,
+    product_node,
+)
 from tests.support.cuda_wgmma_bulk import take
-from tests.tools import need_command, need_nvrtc
+from tests.tools import need_command
 
 
 @pytest.fixture(params=BULK_TILES, ids=lambda tile: f"{tile} in clusters of {tile.cluster}")
@@ -97,29 +100,13 @@ def test_without_the_setting_no_kernel_has_it(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_maps_say_how_both_operands_lie(tile: BulkTile) -> None:
-    maps = [kernel.launches[0].maps for kernel in kernels(1000, 520, 1032)]
+    maps = [kernel.launches[0].maps for kernel in kernels(bulk=True)]
     row, column = (
         TensorMap(0, "bf16", 0, 1032, 1000, 2064),
         TensorMap(1, "bf16", 0, 520, 1032, 1040),
     )
     turned = TensorMap(0, "bf16", 0, 1000, 1032, 2000), TensorMap(1, "bf16", 0, 1032, 520, 2064)
     assert maps == [(row, column), (row, turned[1]), (turned[0], column), turned]
-
-
-def kernels(*sizes: int) -> list[Kernel]:
-    """Of both operands in both orders, with the tile that is taken."""
-    m, n, k = sizes
-    found = []
-    for turned in ((a, b) for a in (False, True) for b in (False, True)):
-
-        def product(a: Any, b: Any, turned: tuple[bool, bool] = turned) -> Any:
-            views = (transposed(x) if t else x for x, t in zip((a, b), turned, strict=True))
-            return graphc.matmul(*(emit(Widen(), x) for x in views))
-
-        shapes = (k, m) if turned[0] else (m, k), (n, k) if turned[1] else (k, n)
-        specs = [graphc.spec(s, "bfloat16") for s in shapes]
-        found.append(in_bulk(traced(f"product_{turned[0]:d}{turned[1]:d}", product, *specs)))
-    return found
 
 
 def in_bulk(node: Node) -> Kernel:
@@ -130,19 +117,9 @@ def in_bulk(node: Node) -> Kernel:
 def test_every_tile_compiles_and_spills_nothing(
     nvrtc: bool, tile: BulkTile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = kernels(1000, 520, 1032)
+    found = kernels(bulk=True)
     assert all(named(tile) in kernel.source for kernel in found)
-    if not nvrtc:
-        usage = build_device(found, tmp_path, need_command("nvcc"), "sm_90a")
-        assert [u.spilled for u in usage.values()] == [0] * len(usage)
-        return
-    need_nvrtc()
-    monkeypatch.setenv("GRAPHC_CACHE_DIR", str(tmp_path))
-    for kernel in found:
-        usage = compile_cuda(kernel.source, kernel.name, "sm_90a").usage
-        assert all(u.spilled == 0 for u in usage.values())
-    logs = [path.read_text() for path in tmp_path.rglob("*.log")]
-    assert len(logs) == len(found) and not any("serialized" in log for log in logs)
+    assert_spills_nothing(found, nvrtc, tmp_path, monkeypatch)
 
 
 WIDE, ALONE = BULK_TILES[:2]
@@ -195,20 +172,14 @@ BROKEN = [
 ]
 
 
-def product_node() -> Node:
-    """Of twelve steps: each stage is used several times."""
-
-    def product(a: Any, b: Any) -> Any:
-        return graphc.matmul(emit(Widen(), a), emit(Widen(), b))
-
-    specs = graphc.spec((200, 744), "bfloat16"), graphc.spec((744, 200), "bfloat16")
-    return traced("product", product, *specs)
+SIZES = (200, 744, 200)
+"""Of twelve steps: each stage is used several times."""
 
 
 @pytest.mark.parametrize("order", [0, 1, 2])
 def test_the_protocol_as_it_is_computes_the_product(tile: BulkTile, order: int) -> None:
     """And what the mistakes below change is what they are to change."""
-    product = product_node()
+    product = product_node(*SIZES)
     kernel = Played(simulator(check=True), [product], mistaken("wgmma_bulk"), in_bulk)
     arrays = operands(product)
     a, b = (widened(x) for x in arrays)
@@ -221,7 +192,7 @@ def test_a_broken_protocol_is_found_in_every_order(
     tile: BulkTile, changes: Changes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take(tile, monkeypatch)
-    product = product_node()
+    product = product_node(*SIZES)
     for order in range(3):
         kernel = Played(simulator(check=True), [product], mistaken("wgmma_bulk", *changes), in_bulk)
         with pytest.raises(LaunchError):

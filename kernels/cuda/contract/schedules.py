@@ -94,47 +94,33 @@ def schedules(
     if held:
         worth = held[0].tile.worth(first.taps is not None)
         first = held[0] if held[0].cycles < worth * first.cycles else first
-    own = _by_rows(problem) or _persistent(problem) if options.looped else None
+    own = _resident(problem) if options.looped else None
     if own and own.cycles < first.cycles + GPU.grid_barrier:
         first = own
     rest = [each for each in found + others + held if each is not first]
     return [first, *sorted(rest, key=lambda each: each.cycles)][:MOST]
 
 
-def _by_rows(problem: Problem) -> ContractSchedule | None:
-    """The schedule by which blocks own rows of the output, if there is one: of float32, or what
-    becomes float32 where it is read, without borders, of which four are copied at a time, the rows'
-    along k."""
+def _resident(problem: Problem) -> ContractSchedule | None:
+    """The schedule whose blocks own rows of the output in a loop, or else hold their columns'
+    operand, if there is one: of elements that tensor cores multiply exactly, or of float32, without
+    borders. Rows are owned where four elements are copied at a time, the rows' along k; weights are
+    held of sums of one axis of rows and one of columns."""
     batches, m, n, k = problem.sizes
-    a, b = problem.a, problem.b
-    plain = all(
-        x.element in ("float", *SHORT) and x.vector % 4 == 0 and not x.borders for x in (a, b)
-    )
+    a, b, sections = problem.a, problem.b, problem.nest.section_count
+    plain = all(x.element in ("float", *SHORT) and not x.borders for x in (a, b))
     sums = problem.nest.node.output.type.dtype == "f32"
-    if batches != 1 or problem.limits or not (plain and sums and a.along_k):
+    if batches != 1 or problem.limits or not (plain and sums):
         return None
+    found: tuple[float, RowTile | PersistentTile] | None = None
     first = tuple(int(i == 0) for i in range(len(problem.nest.axes)))
-    places = [(a.coefficients, a.offset) for a in problem.nest.output[:1]]
-    if problem.rows != (0,) or places != [(first, 0)]:
-        return None
-    found = row_tile(m, n, k, problem.nest.section_count, b.along_k)
-    return ContractSchedule(*found, 1, problem) if found else None
-
-
-def _persistent(problem: Problem) -> ContractSchedule | None:
-    """The schedule by which blocks hold the columns' operand, if there is one: of float32, or an
-    element that tensor cores multiply exactly, without borders, whose sums are of one axis of rows
-    and one of columns."""
-    batches, m, n, k = problem.sizes
-    element = problem.a.element
-    plain = element == problem.b.element in ("float", *SHORT)
-    plain = plain and not (problem.a.borders or problem.b.borders)
-    sums = problem.nest.node.output.type.dtype == "f32"
-    if batches != 1 or problem.limits or problem.batch or not (plain and sums):
-        return None
-    if len(problem.rows) != 1 or len(problem.columns) != 1:
-        return None
-    found = persistent_tile(m, n, k, problem.nest.section_count, element)
+    places = [(index.coefficients, index.offset) for index in problem.nest.output[:1]]
+    by_fours = a.vector % 4 == b.vector % 4 == 0 and a.along_k
+    if by_fours and problem.rows == (0,) and places == [(first, 0)]:
+        found = row_tile(m, n, k, sections, b.along_k)
+    single = len(problem.rows) == len(problem.columns) == 1 and not problem.batch
+    if found is None and single and a.element == b.element:
+        found = persistent_tile(m, n, k, sections, a.element)
     return ContractSchedule(*found, 1, problem) if found else None
 
 
