@@ -1,4 +1,4 @@
-"""Sets of small numbers as bits of integers."""
+"""Sets of small numbers as the bits of an integer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 
 def bits(mask: int) -> Iterator[int]:
-    """The places of the set bits, ascending."""
+    """Return the indices of the set bits, ascending."""
     digits = bin(mask)[:1:-1]
     place = digits.find("1")
     while place >= 0:

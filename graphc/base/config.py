@@ -1,4 +1,4 @@
-"""Every setting that comes from the environment, checked in one place.
+"""All settings from the environment, checked in one place.
 
 The variables are read at use, never at import. An argument of the same meaning beats its
 variable; an empty variable counts as unset. Anything else is a GraphError that names the variable
@@ -90,7 +90,7 @@ def read(
     optional: Collection[str] | None = None,
     memory: int | str | None = None,
 ) -> Config:
-    """The settings now: each argument that is given, else its variable, else the default.
+    """Return the settings: each argument if given, else its variable, else the default.
 
     Raises GraphError for a bad value. `disable` adds to GRAPHC_DISABLE; both hold names of
     `optional`, if it is given.
@@ -143,53 +143,53 @@ def cache_dir() -> Path:
 
 
 def cubins() -> Path | None:
-    """A folder of compiled CUDA kernels that may travel to another machine, by GRAPHC_CUBINS."""
+    """Return the folder of compiled CUDA kernels to share between machines: GRAPHC_CUBINS."""
     chosen = os.environ.get("GRAPHC_CUBINS")
     return Path(chosen).expanduser().absolute() if chosen else None
 
 
 def cache_limit() -> int:
-    """The most bytes that the cache may hold, by GRAPHC_CACHE_LIMIT."""
+    """Return the most bytes that the cache may hold: GRAPHC_CACHE_LIMIT."""
     return _given(_setting("GRAPHC_CACHE_LIMIT", _bytes), Config.cache_limit)
 
 
 def compile_seconds() -> float:
-    """How long one command of a compiler may take, by GRAPHC_COMPILE_SECONDS."""
+    """Return the time limit of one compiler command in seconds: GRAPHC_COMPILE_SECONDS."""
     return _given(_setting("GRAPHC_COMPILE_SECONDS", _seconds), Config.compile_seconds)
 
 
 def denormals() -> str:
-    """What kernels do with numbers below the smallest normal one, by GRAPHC_DENORMALS."""
+    """Return how kernels treat denormals: GRAPHC_DENORMALS."""
     return _setting("GRAPHC_DENORMALS", _denormals) or Config.denormals
 
 
 def early_launch() -> bool:
-    """Whether a GPU may begin launches early, by GRAPHC_EARLY_LAUNCH."""
+    """Return whether a GPU may begin launches early: GRAPHC_EARLY_LAUNCH."""
     return bool(_setting("GRAPHC_EARLY_LAUNCH", _flag))
 
 
 def multiplies_groups() -> bool:
-    """Whether kernels for a GPU may multiply by wgmma, by GRAPHC_WGMMA."""
+    """Return whether GPU kernels may use wgmma: GRAPHC_WGMMA."""
     return bool(_setting("GRAPHC_WGMMA", _flag))
 
 
 def copies_in_bulk() -> bool:
-    """Whether TMA may copy what kernels multiply by wgmma, by GRAPHC_TMA."""
+    """Return whether TMA may copy the operands of wgmma: GRAPHC_TMA."""
     return bool(_setting("GRAPHC_TMA", _flag))
 
 
 def adds_in_clusters() -> bool:
-    """Whether blocks of a cluster may add the parts of a product's k, by GRAPHC_CLUSTERS."""
+    """Return whether the blocks of a cluster may add parts of k: GRAPHC_CLUSTERS."""
     return bool(_setting("GRAPHC_CLUSTERS", _flag))
 
 
 def draws_tickets() -> bool:
-    """Whether the last of a GPU's blocks may add what others have left, by GRAPHC_TICKETS."""
+    """Return whether the last block to end may add partial sums: GRAPHC_TICKETS."""
     return _given(_setting("GRAPHC_TICKETS", _flag), Config.draws_tickets)
 
 
 def log_level() -> str:
-    """How much to say: one of `LOG_LEVELS`, by GRAPHC_LOG."""
+    """Return the log level, one of `LOG_LEVELS`: GRAPHC_LOG."""
     return _setting("GRAPHC_LOG", _log_level) or "warning"
 
 
@@ -216,7 +216,7 @@ def _parsed(name: str, value: object, parse: Callable[[str], T]) -> T:
 
 
 class _ExpectedError(ValueError):
-    """What a parser would have accepted."""
+    """A bad value; the message is what the parser accepts."""
 
 
 def _streams(text: str) -> int | str:

@@ -1,4 +1,4 @@
-"""Count the cores that this process may use: by its affinity, and by its control groups' quotas."""
+"""Count the cores that this process may use, by its affinity and its control groups' quotas."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def usable_cores(system: Path = SYSTEM) -> int:
 
 
 def _quotas(system: Path) -> Iterator[float]:
-    """Cores' worth of time that each control group of this process, or around it, allows it."""
+    """Return how many cores' time each control group of this process allows it."""
     groups = system / "sys" / "fs" / "cgroup"
     try:
         memberships = (system / "proc" / "self" / "cgroup").read_text().splitlines()

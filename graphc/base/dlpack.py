@@ -1,4 +1,4 @@
-"""Arrays of other libraries by DLPack, where NumPy's own reader lacks their dtype or device."""
+"""Read arrays of other libraries by DLPack, where NumPy lacks their dtype or device."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BFLOAT = 4
 
 @dataclass(frozen=True)
 class Exported:
-    """What a capsule describes: elements of `dtype` at `address`, `strides` in bytes."""
+    """The contents of a capsule: elements of `dtype` at `address`, `strides` in bytes."""
 
     address: int
     shape: tuple[int, ...]
@@ -78,7 +78,7 @@ def refuse_gradient(value: Any, name: str) -> None:
 
 
 def host_array(value: Any, name: str = "array") -> Array:
-    """`value` as NumPy's: bfloat16, which NumPy lacks, as our dtype, whoever made it.
+    """Return `value` as a NumPy array; bfloat16, which NumPy lacks, gets our dtype.
 
     GraphError for a tensor that requires grad.
     """
@@ -91,7 +91,7 @@ def host_array(value: Any, name: str = "array") -> Array:
 
 
 class _Tensor(ctypes.Structure):
-    """DLTensor of dlpack.h, with its device and dtype in line."""
+    """DLTensor of dlpack.h, with its device and dtype inlined."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),

@@ -1,4 +1,4 @@
-"""Arrays of each dtype: what NumPy lacks for bfloat16, and conversions as PyTorch makes them.
+"""Arrays of each dtype: bfloat16, which NumPy lacks, and conversions as in PyTorch.
 
 f16 and bf16 are ways to store a number: every op computes in float32 and rounds its results once,
 to nearest even. NumPy has no bfloat16; in memory an element is two opaque bytes, the upper half of
@@ -19,22 +19,22 @@ FLOAT16 = np.dtype(np.float16)
 
 
 def is_bfloat16(dtype: DType) -> bool:
-    """Whether `dtype` is ours or another library's (ml_dtypes', which JAX uses) for bfloat16."""
+    """Return whether `dtype` is a bfloat16, ours or that of ml_dtypes, which JAX uses."""
     return dtype == BFLOAT16 or dtype.name == "bfloat16"
 
 
 def is_narrow(dtype: DType) -> bool:
-    """Whether elements are floats of two bytes."""
+    """Return whether elements are f16 or bf16."""
     return dtype == FLOAT16 or dtype == BFLOAT16
 
 
 def largest(dtype: DType) -> float:
-    """The largest finite number of a float dtype."""
+    """Return the largest finite number of a float dtype."""
     return 255 * 2.0**120 if dtype == BFLOAT16 else float(np.finfo(dtype).max)
 
 
 def convert(array: Array, dtype: DType) -> Array:
-    """`array` in another dtype; itself if it has it.
+    """Return `array` in another dtype; itself if it has it.
 
     To f16 and bf16 by way of float32; from floats to integers of one byte by way of i64, so that
     -1.0 is 255 as u8. What no integer of that dtype holds, and NaN, become anything.
@@ -56,7 +56,7 @@ def convert(array: Array, dtype: DType) -> Array:
 
 
 def long_name(dtype: DType) -> str:
-    """NumPy's name of a dtype, or "bfloat16"."""
+    """Return NumPy's name of a dtype, or "bfloat16"."""
     return "bfloat16" if is_bfloat16(dtype) else dtype.name
 
 
@@ -77,12 +77,12 @@ def array_of(value: Any, dtype: DType) -> Array:
 
 
 def widened(array: Array) -> Array:
-    """`array` as float32 if its elements are floats of two bytes, else itself."""
+    """Return `array` as float32 if it is f16 or bf16, else itself."""
     return convert(array, np.dtype(np.float32)) if is_narrow(array.dtype) else array
 
 
 def flushed(array: Array) -> Array:
-    """`array` with zeros of the same sign for f32 and f64 numbers below the smallest normal one."""
+    """Return `array` with denormals of f32 and f64 replaced by zeros of the same sign."""
     if array.dtype not in (np.float32, np.float64):
         return array
     small = np.abs(array) < np.finfo(array.dtype).tiny
@@ -90,7 +90,7 @@ def flushed(array: Array) -> Array:
 
 
 def shown(array: Array) -> Array:
-    """What users get for `array`: float32 for bf16, else itself."""
+    """Return `array` as users get it: bf16 as float32, else itself."""
     return _from_bfloat16(array) if array.dtype == BFLOAT16 else array
 
 

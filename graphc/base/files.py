@@ -1,4 +1,4 @@
-"""Files that are whole or not there, folders that are new."""
+"""Write files atomically, and make new folders."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def replace_file(action: str, target: Path, data: bytes) -> None:
 
 
 def unused_folder(parent: Path, name: str) -> Path:
-    """`parent/name`, or with `-2`, `-3`, ... behind it where there is one already."""
+    """Return `parent/name`, or `parent/name-2`, `-3`, ... if it exists."""
     number, folder = 1, parent / name
     while folder.exists():
         number += 1

@@ -1,4 +1,4 @@
-"""HTML for notebooks: text that opens on a click, and tables. Numbers and text are escaped."""
+"""HTML for notebooks: foldable text, and tables; everything is escaped."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from html import escape
 
 
 def details(title: str, text: str, opened: bool = False) -> str:
-    """`text` as it is, in letters of equal width, behind a title that opens it."""
+    """Return `text` in a monospaced font under a title that unfolds it."""
     state = " open" if opened else ""
     return (
         f"<details{state}><summary>{escape(title)}</summary>"
@@ -16,7 +16,7 @@ def details(title: str, text: str, opened: bool = False) -> str:
 
 
 def table(title: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table with a line of names above it; numbers stand to the right."""
+    """Return a table with a header; numbers are aligned to the right."""
     names = "".join(f"<th>{escape(name)}</th>" for name in head)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     return f"<table><caption>{escape(title)}</caption><tr>{names}</tr>{body}</table>"

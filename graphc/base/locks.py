@@ -1,4 +1,4 @@
-"""Whose turn it is: one lock for each device, and no call from within a call.
+"""Locks: one for each device, and no call from within a call.
 
 A call holds its device's lock, so the programs of a device run one after another, and what is read
 or written of their state between calls is read or written with the lock held. The locks let in the
@@ -40,7 +40,7 @@ HOST = new_lock()
 
 
 def refuse_reentry(name: str) -> None:
-    """RunError if this thread is within a call on any device. `name` is what was called."""
+    """Raise RunError if this thread is within a call of any device; `name` is what was called."""
     for lock in _locks:
         if lock._is_owned():
             raise RunError(
@@ -51,7 +51,7 @@ def refuse_reentry(name: str) -> None:
 
 @contextmanager
 def holding(locks: Sequence[Lock]) -> Iterator[None]:
-    """All of the locks, taken in the order in which every thread takes them."""
+    """Hold all of the locks, taken in the same order by every thread."""
     first, *others = sorted(locks, key=_locks.index)
     with first:
         if others:

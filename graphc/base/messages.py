@@ -83,7 +83,7 @@ def decide(message: str) -> None:
 
 @contextmanager
 def decisions() -> Iterator[dict[str, None]]:
-    """Keep what is decided inside, once each, in order."""
+    """Collect the decisions made inside, each once, in order."""
     kept: dict[str, None] = {}
     token = _decisions.set(kept)
     try:

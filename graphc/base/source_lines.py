@@ -23,7 +23,7 @@ _UNNAMED = ("contraction.py", "convolution.py", "windows.py")
 
 
 def user_line() -> tuple[str, ...]:
-    """`("file.py:line",)` of the innermost frame outside graphc, or () if there is none."""
+    """Return `("file.py:line",)` of the innermost frame outside of graphc, or ()."""
     return user_call()[0]
 
 
@@ -49,5 +49,5 @@ def _of_user(path: str) -> bool:
 
 
 def error(message: str) -> GraphError:
-    """A GraphError that ends with the user's line."""
+    """Return a GraphError that ends with the user's line."""
     return GraphError(message + "".join(f" ({line})" for line in user_line()))

@@ -1,4 +1,4 @@
-"""The target: everything that passes and lowering know of a machine.
+"""The target: all that passes and lowering know of a machine.
 
 All of it is fixed before planning and free of stream and thread counts, so that results depend on
 neither. Nothing else in passes and lowering asks which device it works for: what holds for every
@@ -28,7 +28,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class Kind:
-    """What the kernels of one kind of machine can do, beside computing every op."""
+    """What the kernels of one kind of machine can do besides computing every op."""
 
     rates: Rates
     vectors: bool = False
@@ -97,7 +97,7 @@ KINDS = {"cpu": CPU, "cuda": GPU, "sim": SIMULATOR, "reference": REFERENCE}
 
 
 def kind_of(device: str) -> Kind:
-    """The kind of `device`, whose number (`cuda:1`) does not matter."""
+    """Return the kind of `device`; its number (`cuda:1`) does not matter."""
     return KINDS[device.partition(":")[0]]
 
 
@@ -172,7 +172,7 @@ class Target:
 
     @property
     def registers(self) -> int:
-        """Vector registers of a core: of AVX-512, AVX2, NEON."""
+        """The number of vector registers of a core: of AVX-512, AVX2, NEON."""
         return {16: 32, 8: 16, 4: 32}[self.lanes]
 
     @property

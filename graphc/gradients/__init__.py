@@ -1,1 +1,1 @@
-"""Reverse mode over graphs and loops, and the vocabulary that rules are handed."""
+"""Reverse-mode differentiation of graphs and loops, and the vocabulary of gradient rules."""

@@ -81,7 +81,7 @@ def _parts(
 
 
 def _active(nodes: Sequence[Node], wanted: set[Value]) -> set[Value]:
-    """The float values that depend on `wanted`."""
+    """Return the float values that depend on `wanted`."""
     active = {v for v in wanted if v.type.dtype in FLOATS}
     for node in nodes:
         if any(v in active for v in node.inputs):
@@ -198,7 +198,7 @@ def zeros_like(tensor: Tensor) -> Tensor:
 
 
 def _entered(argument: Any) -> Any:
-    """What the function gets for an argument: values of its own, but for state."""
+    """Return an argument as the function gets it: with new values, except for state."""
 
     def own(_: str, leaf: Any) -> Any:
         is_state = isinstance(leaf, Operand) and not isinstance(leaf, Tensor)
@@ -212,7 +212,7 @@ def _entered(argument: Any) -> Any:
 
 
 def _differentiable(argument: Any) -> Any:
-    """The tree of tensors that an argument stands for."""
+    """Return the tree of tensors that an argument stands for."""
     if hasattr(argument, "named_parameters"):
         read = current_builder().trainable_read
         read += [(name, p, p.trainable) for name, p in argument.named_parameters()]

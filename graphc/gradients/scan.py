@@ -25,7 +25,7 @@ def scan_gradient(
     grads: Sequence[Tensor | None],
     gradients: Callable[..., list[Tensor | None]],
 ) -> list[Tensor | None]:
-    """The gradient of each input of a scan; None for those that are not of a float dtype.
+    """Return the gradient of each input of a scan; None for inputs that are not floats.
 
     `gradients` is `graphc.gradients.reverse.gradients`, which differentiates the body.
     """
@@ -67,7 +67,7 @@ def scan_gradient(
 def _seeds(
     body: BodyBuilder, op: Scan, outputs: Sequence[Tensor], grads: Sequence[Tensor | None]
 ) -> list[Tensor | None]:
-    """The gradients of the body's outputs as its carries and elements; None for zero."""
+    """Return the gradients of the body's outputs as its carries and elements; None is zero."""
     seeds: list[Tensor | None] = []
     carries, stacks = op.split_outputs([*enumerate(zip(outputs, grads, strict=True))])
     for number, (output, grad) in carries:
@@ -83,7 +83,7 @@ def _seeds(
 
 
 def _stack_old_carries(outer: Builder, outputs: Sequence[Tensor]) -> list[Tensor]:
-    """The old carries of all iterations as further outputs of the forward scan."""
+    """Add the old carries of all iterations to the outputs of the forward scan."""
     number = next(n for n, node in enumerate(outer.nodes) if outputs[0].value in node.outputs)
     loop = Scan.bind(outer.nodes[number])
     added = tuple(
@@ -95,7 +95,7 @@ def _stack_old_carries(outer: Builder, outputs: Sequence[Tensor]) -> list[Tensor
 
 
 def _repeat(body: Builder, nodes: Iterable[Node], known: dict[Value, Tensor]) -> None:
-    """Append the nodes to `body` under new names; adds their results to `known`."""
+    """Append the nodes to `body` under new names, and their results to `known`."""
     for node in nodes:
         results = tuple(Value(body.fresh(v.name), v.type) for v in node.outputs)
         where = replace(node.where, derived=True)

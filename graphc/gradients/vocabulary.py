@@ -62,16 +62,16 @@ class Vocabulary:
         """What `moved` gives for a builder, a tensor's value, from where and to where."""
 
     def __getattr__(self, name: str) -> Any:
-        """For the gradients of users' own ops: every function of graphc by its name."""
+        """Return a function of graphc by its name, for gradients of users' own ops."""
         return getattr(functions, name)
 
     def emit(self, op: Operation, *inputs: Any) -> Tensor:
-        """The only output of `op`."""
+        """Append `op` and return its only output."""
         (output,) = self.emit_all(op, *inputs)
         return output
 
     def emit_all(self, op: Operation, *inputs: Any) -> tuple[Tensor, ...]:
-        """All outputs of `op`."""
+        """Append `op` and return all outputs."""
         return current_builder().emit(cast(Op, op), *inputs)
 
     def sum_by_index(self, indices: Traced, x: Traced, axis: int, extent: int) -> Tensor:
@@ -100,7 +100,7 @@ class Vocabulary:
         return y
 
     def apply(self, node: Node, known: Mapping[Value, Known], size: int) -> tuple[Known, ...]:
-        """The outputs of `node` for all samples."""
+        """Return the outputs of `node` for all samples."""
         inputs = [known[v] for v in node.inputs]
         tensors, stacked = [k.tensor for k in inputs], [k.stacked for k in inputs]
         if any(stacked) or node.op.draws:
@@ -112,7 +112,7 @@ class Vocabulary:
         return tuple(Known(t, False) for t in self.emit_all(op, *tensors))
 
     def walk(self, nodes: Iterable[Node], known: dict[Value, Known], size: int) -> None:
-        """Add to `known` what the nodes compute from it."""
+        """Compute the nodes from `known`, and add their outputs to it."""
         builder = current_builder()
         for node in nodes:
             with builder.at(node.where):
@@ -130,7 +130,7 @@ class Vocabulary:
     def one_by_one(
         self, op: Operation, inputs: Tensors, stacked: Sequence[bool], size: int
     ) -> tuple[Tensor, ...]:
-        """The outputs of `op` for one sample after the other, in a loop."""
+        """Return the outputs of `op` for one sample after another, in a loop."""
         own = [x for x, s in zip(inputs, stacked, strict=True) if s]
 
         def step(_: Any, elements: Sequence[Tensor]) -> tuple[Any, Any]:

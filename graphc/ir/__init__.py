@@ -1,4 +1,4 @@
-"""Graphs: values and their types, what an op is, equations in order, and their check."""
+"""The graph: values, types, ops, nodes in order, and their verification."""
 
 from graphc.ir.graph import *
 from graphc.ir.names import *

@@ -1,4 +1,4 @@
-"""Affine maps of indices, by which views and contractions read; and sections of an axis."""
+"""Affine index maps, by which views and contractions read, and sections of an axis."""
 
 from __future__ import annotations
 

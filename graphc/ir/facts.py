@@ -1,4 +1,4 @@
-"""Facts that passes ask of an op, so that they need not know which op it is.
+"""Properties of ops that passes query, so that they need not know which op it is.
 
 An op's class states each fact once; most are stated by its family (`graphc.ops.base`). The defaults
 are those of an op of which nothing is known but its types: one kernel computes it, from memory.
@@ -14,7 +14,7 @@ from graphc.ir.types import Array, Type
 
 
 class Facts:
-    """Base of `Op`."""
+    """Base of `Op`: each property with the answer for an op of which nothing is known."""
 
     name: ClassVar[str] = ""
 
@@ -75,27 +75,27 @@ class Facts:
 
     @property
     def array(self) -> Array | None:
-        """The elements of the output, where the op holds them."""
+        """The elements of the output, if the op holds them."""
         return None
 
     @property
     def reduced_axes(self) -> tuple[int, ...] | None:
-        """The axes of the only input along which it combines elements; None if it combines none."""
+        """The axes of the only input that the op reduces, or None."""
         return None
 
     @property
     def concat_axis(self) -> int | None:
-        """The axis along which its output has the inputs one behind the other, if it does."""
+        """The axis along which the op concatenates its inputs, or None."""
         return None
 
     @property
     def moves_sums(self) -> bool:
-        """Whether what it makes of sums is the sum of what it makes of the terms, to the bit."""
+        """Whether the op distributes over sums, bit for bit."""
         return self.moves
 
     @property
     def pools_in_registers(self) -> bool:
-        """Whether a contraction's epilogue can compute it from its tile."""
+        """Whether a contraction's epilogue can compute the op from its tile."""
         return False
 
     def index(self, source: Type) -> tuple[Affine, ...] | None:
@@ -106,21 +106,21 @@ class Facts:
         return None
 
     def iteration(self, a: Type, b: Type) -> Iteration:
-        """The loop nest of a contraction of operands of these types."""
+        """Return the loop nest of a contraction of operands of these types."""
         raise GraphError(f"{self.name} has no loop nest: write iteration")
 
     def is_free(self, *inputs: Type) -> bool:
-        """Whether a kernel computes it where it reads it, at no cost."""
+        """Return whether a kernel computes the op where it reads it, at no cost."""
         if self.is_source or self.converts_reads:
             return True
         return self.moves and self.index(inputs[0]) is not None
 
     def section(self, source: Type) -> tuple[Sections, int] | None:
-        """The sections of its only input of which it reads one, and its number; None otherwise."""
+        """Return the sections of the only input, and the number of the one it reads, or None."""
         return None
 
     def sections(self, *inputs: Type) -> Sections | None:
-        """The sections that its inputs are in the output; None if they are none."""
+        """Return the sections of the output that its inputs are, or None."""
         return None
 
     def word(self, derived: bool, of_state: bool) -> str:
@@ -131,7 +131,7 @@ class Facts:
         return self.name if self.called is None else self.called
 
     def lack(self, *inputs: Type) -> str:
-        """What keeps a kernel from computing an op of the user's own; "" if nothing does."""
+        """Return what keeps kernels from computing a user's own op, or ""."""
         family = next(c for c in type(self).__mro__ if c.__module__.startswith("graphc."))
         return (
             "kernels compute own ops that are Pointwise, View, Reduction or Contraction, "

@@ -1,4 +1,4 @@
-"""Running a graph in NumPy, node by node: what it means, apart from any device."""
+"""Evaluate a graph in NumPy, node by node, which defines what it means."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def evaluate(
     compute: Callable[[Node, Sequence[Array]], tuple[Array, ...]] | None = None,
     flush: bool = False,
 ) -> tuple[tuple[Array, ...], dict[str, Array]]:
-    """The outputs, and the contents of every state value after the updates, by its name.
+    """Return the outputs, and the new contents of every state value by name.
 
     `inputs` are in the graph's order and `state` holds an array per state value by name, all of
     shapes and dtypes as declared, except that floats may be wider throughout. `observe` is called

@@ -1,4 +1,4 @@
-"""Names that are handed out once: those of values and kernels, in graphs and in printed text."""
+"""Unique names for values and kernels, in graphs and in printed text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 class Names:
-    """Hands out names that differ from each other and from those that are `taken`."""
+    """Generates names that differ from each other and from those in `taken`."""
 
     def __init__(self, taken: Iterable[str] = (), mark: str = ".", first: int = 1) -> None:
         self._taken = set(taken)

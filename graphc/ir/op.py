@@ -1,4 +1,4 @@
-"""The base of all ops: attributes, type rule, meaning in NumPy, gradient, axes.
+"""The base of all ops: attributes, types, reference in NumPy, gradient, axes.
 
 An op is a frozen dataclass; its fields are its attributes. `graphc.ops.base` has the families.
 """
@@ -30,14 +30,14 @@ TAKEN = {n for n in vars(Facts) if not n.startswith("_")} - {"name", "own_templa
 
 
 class Op(Facts):
-    """Base of all ops. A subclass that sets `name` is registered under it."""
+    """Base class of all ops; a subclass that sets `name` is registered under it."""
 
     widens: ClassVar[bool] = True
     """Whether floats of two bytes are widened for `reference`; False for an op that holds a graph,
     whose nodes each do so themselves."""
 
     def multiplying(self, dtype: str) -> Op:
-        """The op that rounds what it multiplies its own factors by to `dtype`."""
+        """Return the op that rounds the factors it holds itself to `dtype`."""
         return self
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -60,11 +60,11 @@ class Op(Facts):
             REGISTRY[cls.name] = cls
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
-        """The outputs' types (layouts are not looked at), or GraphError."""
+        """Return the outputs' types, without layouts, or raise GraphError."""
         raise GraphError(f"{self.name} has no type rule: write infer")
 
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
-        """The outputs in NumPy, computed in the inputs' own dtype; defines what the op means."""
+        """Return the outputs in NumPy, in the inputs' dtype; this defines the op."""
         raise GraphError(f"{self.name} has no meaning in NumPy: write reference")
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
@@ -77,7 +77,7 @@ class Op(Facts):
         raise GraphError(f"{self.name} has no gradient")
 
     def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
-        """For each output and each input: where each axis of the input goes.
+        """Return, for each output and input, where each axis of the input goes.
 
         Axis a of an input goes to axis d of the output if element i along d depends, of all inputs
         with an axis that goes to d, on their elements i alone, in the same way for each i. SUMMED
@@ -88,7 +88,7 @@ class Op(Facts):
         return (tuple((None,) * t.rank for t in inputs),) * len(outputs)
 
     def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
-        """The outputs for each of `size` samples, along a new first axis of each output.
+        """Return the outputs for each of `size` samples, on a new first axis of each output.
 
         `stacked` says which inputs have an axis for the samples, their first; the others are the
         same for all. Written in the tensor operations of `f`. An op without a rule is computed for

@@ -1,4 +1,4 @@
-"""Small helpers that passes share: substitution of values and removal of dead nodes."""
+"""Helpers of passes: substitute values, remove dead nodes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from graphc.ir import Graph, Names, Node, Value
 
 
 def resolve(value: Value, substitution: Mapping[Value, Value]) -> Value:
-    """Where a chain of substitutions ends; PlanError if it does not."""
+    """Return the end of a chain of substitutions; raise PlanError if it has none."""
     first, left = value, len(substitution)
     while value in substitution:
         value, left = substitution[value], left - 1
@@ -20,7 +20,7 @@ def resolve(value: Value, substitution: Mapping[Value, Value]) -> Value:
 
 
 def substitute(graph: Graph, nodes: Iterable[Node], substitution: Mapping[Value, Value]) -> Graph:
-    """`graph` with these nodes, every use of a substituted value replaced."""
+    """Return `graph` with these nodes and every substituted value replaced."""
 
     def new(value: Value) -> Value:
         return resolve(value, substitution)
@@ -34,12 +34,12 @@ def substitute(graph: Graph, nodes: Iterable[Node], substitution: Mapping[Value,
 
 
 def reading(node: Node, inputs: tuple[Value, ...]) -> Node:
-    """`node` with these inputs: itself where it has them, so that what is known of it stays."""
+    """Return `node` with these inputs; itself if it has them, to keep what was inferred of it."""
     return node if inputs == node.inputs else replace(node, inputs=inputs)
 
 
 def drop_dead(graph: Graph) -> Graph:
-    """Without the nodes whose results nobody needs, and without state that nothing reads."""
+    """Remove nodes whose results nobody needs, and state that nothing reads."""
     live = set(graph.results)
     kept: list[Node] = []
     for node in reversed(graph.nodes):
@@ -52,7 +52,7 @@ def drop_dead(graph: Graph) -> Graph:
 
 
 def names_of(graph: Graph) -> Names:
-    """What hands out further names of values in a graph."""
+    """Return a generator of new names for values of a graph."""
     values = (*graph.inputs, *graph.state, *(v for n in graph.nodes for v in n.outputs))
     return Names(v.name for v in values)
 

@@ -14,12 +14,12 @@ MOST_SECTIONS = 8
 
 
 def section_read(node: Node) -> tuple[Sections, int] | None:
-    """The sections of which a slice reads one, and its number; None for any other node."""
+    """Return the sections of which a slice reads one, and its number, or None."""
     return node.op.section(node.inputs[0].type) if node.op.moves else None
 
 
 def sections_joined(node: Node) -> Sections | None:
-    """The sections that a concat writes; None for any other node."""
+    """Return the sections that a concat writes, or None."""
     few = 2 <= len(node.inputs) <= MOST_SECTIONS
     return node.op.sections(*(v.type for v in node.inputs)) if few else None
 

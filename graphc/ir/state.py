@@ -55,7 +55,7 @@ class StateBuffer:
 
     @classmethod
     def zeros(cls, type: Type) -> StateBuffer:
-        """A buffer of zeros, whose memory the system hands out as it is touched."""
+        """Return a buffer of zeros, which takes memory only when it is touched."""
         buffer = cls.__new__(cls)
         buffer.array = _aligned(np.zeros, type.shape, DTYPES[type.dtype])
         buffer._begin()
@@ -68,7 +68,7 @@ class StateBuffer:
         self._packed: WeakValueDictionary[Layout, PackedBuffer] = WeakValueDictionary()
 
     def packed(self, layout: Layout) -> PackedBuffer:
-        """The contents as they lie under `layout`, which all programs on the CPU share."""
+        """Return the contents under `layout`, which all programs on the CPU share."""
         found = self._packed.get(layout)
         if found is None:
             found = self._packed[layout] = PackedBuffer(self, layout)
@@ -98,7 +98,7 @@ class StateBuffer:
         overwrite({name: self}, {name: source}, name)
 
     def refresh_host(self) -> None:
-        """Bring the newest contents into `array`."""
+        """Copy the newest contents to `array`."""
         if self.current != "host":
             self.copies[self.current].read_into(self.array)
             self.current = "host"
@@ -123,7 +123,7 @@ class PackedBuffer(StateBuffer):
         self.refresh()
 
     def refresh(self) -> None:
-        """Bring the newest contents of the source into `array`."""
+        """Copy the newest contents of the source to `array`."""
         if self.version == self.source.version:
             return
         self.source.refresh_host()
@@ -158,7 +158,7 @@ def elements(array: Array, type: Type) -> Array:
 
 
 def wrote(buffers: Iterable[StateBuffer], copy: str) -> None:
-    """The newest contents of all have just been written to the copies of that name."""
+    """Mark the copies of that name as the newest contents of all buffers."""
     for buffer in buffers:
         buffer.version += 1
         buffer.current = copy

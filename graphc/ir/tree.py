@@ -27,14 +27,14 @@ def members(tree: Any) -> list[tuple[Any, Any]] | None:
 
 
 def is_record(tree: Any) -> bool:
-    """Whether this is an object of a dataclass of the user's, other than a module."""
+    """Return whether this is a user's dataclass object, and no module."""
     if not hasattr(type(tree), "__dataclass_fields__"):
         return False
     return not isinstance(tree, Type) and not hasattr(tree, "named_parameters")
 
 
 def leaves(tree: Any, path: Path = "", above: tuple[Any, ...] = ()) -> Iterator[tuple[Path, Any]]:
-    """Every leaf with its path, such as `0.x` for `({"x": leaf},)`, in a fixed order.
+    """Return every leaf with its path, such as `0.x` for `({"x": leaf},)`, in a fixed order.
 
     Dicts are walked in their insertion order. None has no leaves. A dataclass within itself (that
     of `above`) is not followed.
@@ -50,7 +50,7 @@ def leaves(tree: Any, path: Path = "", above: tuple[Any, ...] = ()) -> Iterator[
 
 
 def map_leaves(function: Callable[[Path, Any], Any], tree: Any, path: Path = "") -> Any:
-    """The same tree with each leaf replaced by `function(path, leaf)`."""
+    """Return the tree with each leaf replaced by `function(path, leaf)`."""
     inside = members(tree)
     if inside is None:
         return None if tree is None else function(path, tree)
@@ -85,7 +85,7 @@ def _join(path: Path, key: Any) -> Path:
 
 
 def _with_fields(record: Any, fields: dict[str, Any]) -> Any:
-    """A copy with other contents. `__init__` is not called: it may check what it is given."""
+    """Return a copy with other contents, without a call of `__init__`, which may check them."""
     new = copy.copy(record)
     for name, value in fields.items():
         object.__setattr__(new, name, value)  # it may be frozen

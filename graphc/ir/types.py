@@ -1,4 +1,4 @@
-"""Dtypes, layouts, types, values, and where they come from."""
+"""Dtypes, layouts, types, values, and source positions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ INTEGERS = ("u8", "i8", "i32", "i64")
 
 
 def dtype_name(dtype: DTypeLike) -> str:
-    """The short name of `dtype`: a short or long name ("f32", "float32") or a NumPy dtype."""
+    """Return the short name of `dtype`, a short or long name or a NumPy dtype."""
     if isinstance(dtype, str) and (dtype in DTYPES or dtype in _LONG_NAMES):
         return _LONG_NAMES.get(dtype, dtype)
     try:
@@ -54,7 +54,7 @@ def dtype_name(dtype: DTypeLike) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the elements of a value lie.
+    """How the elements of a value lie in memory.
 
     `Layout()` is row-major. `Layout(axis, width)` splits `axis` into blocks of `width` and lets
     the place within a block vary fastest: a value of shape [n, c, h, w] under `Layout(0, 16)` lies
@@ -68,11 +68,11 @@ class Layout:
         return "" if self.axis is None else f"{{lanes={self.axis}x{self.width}}}"
 
     def in_one_block(self, shape: tuple[int, ...]) -> bool:
-        """Whether one block holds the whole axis, which then simply runs fastest."""
+        """Return whether one block holds the whole axis, which is then the fastest."""
         return self.axis is not None and shape[self.axis] <= self.width
 
     def order(self, rank: int) -> tuple[int, ...]:
-        """The axes as they lie in memory, slowest first; the one that has blocks is the last."""
+        """Return the axes from the slowest to the fastest; the blocked one is the last."""
         rest = tuple(d for d in range(rank) if d != self.axis)
         return rest if self.axis is None else (*rest, self.axis)
 
@@ -101,12 +101,12 @@ class Type:
 
     @property
     def size(self) -> int:
-        """Elements, without the layout's padding."""
+        """The number of elements, without the layout's padding."""
         return math.prod(self.shape)
 
     @property
     def storage_shape(self) -> tuple[int, ...]:
-        """The extents as they lie in memory, slowest first."""
+        """The sizes in memory, slowest first."""
         axis, width = self.layout.axis, self.layout.width
         if axis is None:
             return self.shape
@@ -128,7 +128,7 @@ class Type:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory, the layout's padding included."""
+        """The bytes in memory, including the layout's padding."""
         return math.prod(self.storage_shape) * self.numpy_dtype.itemsize
 
     def with_layout(self, layout: Layout) -> Type:
@@ -157,7 +157,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Where:
-    """What a node comes from: a module path such as `block1.conv2`, and the user's lines."""
+    """The source of a node: a module path such as `block1.conv2`, and the user's lines."""
 
     module: str = ""
     lines: tuple[str, ...] = ()

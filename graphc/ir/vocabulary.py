@@ -56,7 +56,7 @@ class Tensor(Protocol):
 
 
 class ArrayLike(Protocol):
-    """What NumPy reads as an array; parameters too, which say where it must not."""
+    """Anything that NumPy reads as an array; also parameters, which raise where they must not."""
 
     def __array__(self) -> Array: ...
 
@@ -69,13 +69,13 @@ Gradients = Sequence[Tensor | None]
 
 
 class Operation(Protocol):
-    """An op, which is only handed on here."""
+    """An op, which is only passed on here."""
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]: ...
 
 
 class Body(Protocol):
-    """A graph, which is only handed on here."""
+    """A graph, which is only passed on here."""
 
     @property
     def inputs(self) -> tuple[Value, ...]: ...
@@ -84,7 +84,7 @@ class Body(Protocol):
 
 
 class Vocabulary(Protocol):
-    """The functions of `graphc` that rules use, by the same names, and what is theirs alone."""
+    """The functions of `graphc` that rules use, by the same names, and a few of its own."""
 
     # fmt: off
     def emit(self, op: Operation, *inputs: Tensor) -> Tensor: ...

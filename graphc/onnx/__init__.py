@@ -1,4 +1,4 @@
-"""Models of ONNX files, in and out.
+"""ONNX files: load them as modules, and save modules as files.
 
 reading.py     files and tensors, checked
 model.py       a file as a module

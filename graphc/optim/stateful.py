@@ -131,7 +131,7 @@ class Stateful:
     def state_dict(self) -> dict[str, Array]:
         """Return copies of the state, as of the last finished step.
 
-        The names are  `lr` f64[], `groups.N.lr` f64[], `step` i32[] (`step.1` for a second model),
+        The names are `lr` f64[], `groups.N.lr` f64[], `step` i32[] (`step.1` for a second model),
         `random.step` and `random.key` i32[] if random ops count their calls, and `moment.parameter`
         for the moments, with `ema` for averages. Moments exist from the first compile on.
         """

@@ -66,7 +66,7 @@ class Operand:
         raise NotImplementedError
 
     def _unreadable(self, reader: str) -> GraphError:
-        """The error of `reader`, which wants to see elements."""
+        """Return the error for `reader`, which tries to read elements."""
         raise NotImplementedError
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray[Any, Any]:
