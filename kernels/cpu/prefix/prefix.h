@@ -31,9 +31,9 @@ template <int FROM, class V, int... L> INLINE V repeated(V v, Lanes<L...>) {
 // Each lane joins those before it, at the distances S.
 template <bool REVERSE, class State, int... S> INLINE State across(State state, Lanes<S...>) {
   ((state = State::join(State::each(state, State{},
-                              [](auto v, auto none) __attribute__((always_inline)) {
-                                return shifted<REVERSE, S>(v, none, AllLanes{});
-                              }),
+                                    [](auto v, auto none) __attribute__((always_inline)) {
+                                      return shifted<REVERSE, S>(v, none, AllLanes{});
+                                    }),
                         state)),
    ...);
   return state;
