@@ -18,7 +18,7 @@ from graphc.ops.fused import KernelNode
 from graphc.ops.indexing import TakeGrad
 from graphc.ops.loops.scan import Scan, bodies
 from graphc.passes import pipeline
-from graphc.passes.fuse.places import ELSEWHERE, OF_RULE, TAKEN, misfit
+from graphc.passes.fuse.places import ELSEWHERE, NO_RULE, OF_RULE, RESHAPED, TAKEN, misfit
 from graphc.passes.rewriting.naming import principal
 from graphc.passes.rewriting.reasons import Reasons, reasons
 
@@ -153,6 +153,8 @@ class GraphReader:
         """The rule that keeps `reader` from the kernel `source`, of whom it reads `value`."""
         if isinstance(source.op, Scan) or isinstance(reader.op, Scan):
             return "a loop is a step of its own, which takes and gives what lies in memory"
+        if "reshape" in (source.op.name, reader.op.name):
+            return RESHAPED
         if not isinstance(source, KernelNode) or not isinstance(reader, KernelNode):
             return "a conversion of layouts is a kernel of its own, chosen after fusion"
         parts = [n for n in reader.leaves if value in n.inputs]
@@ -166,7 +168,9 @@ class GraphReader:
         if any(n.op.moves for n in parts):
             return ELSEWHERE
         shape = value.type.shape
-        return next((rule for n in parts if (rule := misfit(n, shape))), TAKEN)
+        kinds = reader.op.template, source.op.template
+        other = TAKEN if kinds == ("contract", "contract") else NO_RULE.format(*kinds)
+        return next((rule for n in parts if (rule := misfit(n, shape))), other)
 
     def removed(self, name: str) -> tuple[Node | None, list[Reason]] | None:
         """Return the node that made a value, and the pass that removed it.

@@ -58,8 +58,10 @@ class Pointwise(Op):
 
     Ops without attributes need no decorator of their own: two of one class are equal.
 
-    `expression` names the inputs a, b, c and may use the functions of kernels/cpu/shared/simd.h,
-    which kernels/cuda has too, and the op's fields through `{field}`. `"{a} + {b}"`, `"relu({a})"`.
+    `expression` names the inputs a, b, c, and the op's fields through `{field}`: `"{a} + {b}"`,
+    `"relu({a})"`. It may use functions that both devices have, in kernels/cpu/shared/elementary.h
+    and kernels/cuda/shared/math.cuh. Numbers in it are integers: `1` has the dtype of the other
+    operand, which `1.0f` has not.
     """
 
     pointwise: ClassVar[bool] = True

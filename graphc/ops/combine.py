@@ -16,8 +16,8 @@ class Combine:
     `expression` is what both come to, as a pointwise op's expression; `{zero}` is a zero of their
     dtype. One that `picks` is the condition under which `{b}` takes the place of `{a}`: the result
     is one of the elements, so that its place along the axis is known as well; NaN takes any place.
-    `neutral` changes nothing in front of an element: a number, or "lowest" or "highest" of what the
-    dtype holds. `nanoseconds` is an estimate of what a vector register takes.
+    Joining `neutral` and an element gives the element: a number, or "lowest" or "highest" of what
+    the dtype holds. `nanoseconds` is an estimate of what a vector register takes.
     """
 
     expression: str = ""

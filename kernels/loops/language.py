@@ -23,7 +23,7 @@ import numpy as np
 
 from graphc.ir import DTYPES
 from graphc.kernels.program.access import Domain
-from graphc.kernels.program.body.statement import RegisterProgram, Statement
+from graphc.kernels.program.body.statement import Statement
 from graphc.ops.base import Array
 
 Kind = Choice["serial", "chunk", "block", "thread", "lane"]
@@ -116,10 +116,3 @@ def walk(
             yield from walk(step.body, (*around, step))
         elif isinstance(step, Statement):
             yield step, around
-
-
-def straight(body: Iterable[Step], program: RegisterProgram) -> RegisterProgram:
-    """The statements of `body` that are in no loop, with what `program` knows of their registers
-    and constants."""
-    own = tuple(s for s in body if isinstance(s, Statement))
-    return RegisterProgram(own, program.arrays, program.axes)

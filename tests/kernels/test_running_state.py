@@ -20,7 +20,7 @@ SHAPES = ((5, 70), (300, 9), (3, 2100))
 
 @dataclass(frozen=True)
 class Cumhypot(Prefix):
-    """y[..., i, ...] is the root of the sum of squares of x[..., 0, ...] to x[..., i, ...]."""
+    """y[..., i, ...] is the root of the sum of squares of x[..., 0, ...] to x[..., i, ...] >= 0."""
 
     name: ClassVar[str] = "cumhypot"
     combine: ClassVar[Combine] = Combine("sqrt({a} * {a} + {b} * {b})", 0)

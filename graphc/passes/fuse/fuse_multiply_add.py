@@ -21,14 +21,14 @@ from graphc.ir import FLOATS, Graph, Node, Value
 from graphc.ir.rewrite import drop_dead
 from graphc.ops.base import Op
 from graphc.ops.fused import KernelNode
-from graphc.ops.pointwise.arithmetic import Add, Multiply, Subtract
+from graphc.ops.pointwise.arithmetic import Add, Multiply, Square, Subtract
 from graphc.ops.pointwise.fused_multiply_add import (
     FusedMultiplyAdd,
     FusedMultiplySubtract,
     FusedNegateMultiplyAdd,
 )
 
-PRODUCTS: frozenset[type[Op]] = frozenset((Multiply,))
+PRODUCTS: frozenset[type[Op]] = frozenset((Multiply, Square))
 SUMS: Mapping[type[Op], tuple[Op, Op]] = {
     Add: (FusedMultiplyAdd(), FusedMultiplyAdd()),
     Subtract: (FusedMultiplySubtract(), FusedNegateMultiplyAdd()),
@@ -76,4 +76,6 @@ def _summed(node: Node, products: Mapping[Value, Node]) -> Node:
     product, other = (products[x], y) if x in products else (products[y], x)
     if product.output.type.shape != node.output.type.shape:
         return node  # what is the same for many sums is computed once
-    return replace(node, op=fused[x not in products], inputs=(*product.inputs, other))
+    return replace(
+        node, op=fused[x not in products], inputs=(product.inputs[0], product.inputs[-1], other)
+    )

@@ -19,6 +19,11 @@ LEAST, MOST = 8, 200
 MANY = 8
 """Values that are joined: from more on each counts `MOST`, since each has a branch of its own."""
 TAKEN = "the reader is in the kernel of another contraction, and a kernel holds one"
+RESHAPED = (
+    "a reshape gives other indices: pointwise ops are moved in front of one that follows a "
+    "contraction, where their other operands can be reshaped too"
+)
+NO_RULE = "no fusion joins a {} kernel with a {} kernel that makes what it reads"
 
 
 def size(node: Node) -> int:

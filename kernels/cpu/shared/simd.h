@@ -156,8 +156,8 @@ template <int S, long HIGH, int D> INLINE auto inside(long at) {
   }
 }
 
-// Keeps v in a register as it is. A product is rounded: the compiler does not fuse it with a later
-// sum. An operand is not loaded again for each use.
+// Keeps v in a register as it is: an operand is not loaded again for each use, and sums of integers are
+// not put together.
 template <class V> INLINE void pin(V& v) {
 #if defined(__AVX512F__)
   asm("" : "+v"(v));

@@ -1,9 +1,10 @@
 // split_k.cuh: contractions whose k is cut in parts: the first launch stores partial sums, the second
 // adds them (finish_splits), or the one of a reduction that reads what they make (add_parts). The last
 // block of a tile adds them in shared/tickets.cuh (adds_parts), the blocks of a cluster in
-// contract/cluster_sums.cuh (add_parts). All four add the parts of a sum in one order, so that kernels
-// have the same bits whoever adds: tests/kernels/test_cuda_tickets.py, test_cuda_clusters.py and
-// test_cuda_parts_added.py compare them. (Only the second launch may have lanes, where nothing else adds.)
+// contract/cluster_sums.cuh (add_parts), those of columns in reduce/columns.cuh (finish_columns). All
+// five add the parts of a sum in one order, so that kernels have the same bits whoever adds:
+// tests/kernels/test_cuda_tickets.py, test_cuda_clusters.py and test_cuda_parts_added.py compare them.
+// Several threads share a sum only in the second launch, and only where no other place can add it.
 #pragma once
 #include "cuda/shared/memory.cuh"
 

@@ -1,6 +1,8 @@
-"""Split-k reduction: k is cut into parts, which a second launch (split_k.cuh), the last block of
-each tile (tickets.cuh) or the blocks of a cluster (cluster_sums.cuh) add. All add a sum's parts in
-a fixed order."""
+"""Split-k reduction: k is cut into parts that are then added in one fixed order, whoever adds them.
+
+A second launch does (split_k.cuh, columns.cuh), the last block of each tile (tickets.cuh) or the
+blocks of a cluster (cluster_sums.cuh).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Pointwise bodies whose threads process runs of neighbours, which move between memory and
-registers as one access of up to 16 bytes. What does not vary along a run is computed once."""
+registers in accesses of 16 bytes. What does not vary along a run is computed once."""
 
 from __future__ import annotations
 
