@@ -21,6 +21,7 @@ from graphc.kernels.program.pointwise_nest import group_outputs, make_pointwise_
 from graphc.ops.fused import KernelNode, kernels_in
 
 Array = np.ndarray[Any, Any]
+Bits = tuple[Any, ...]
 
 OPERATIONS: tuple[Callable[..., Any], ...] = (
     lambda a, b: a + b,
@@ -53,17 +54,25 @@ def program(seed: int) -> Callable[..., Any]:
 
 
 def inputs_of(seed: int, dtype: str) -> list[Array]:
+    """Numbers around 1, and of some programs' inputs a few that are special."""
     draw = np.random.default_rng(seed)
-    return [draw.normal(size=shape).astype(dtype) for shape in SHAPES]
+    arrays = [draw.normal(size=shape).astype(dtype) for shape in SHAPES]
+    if seed % 2:
+        special = np.array([0, -0.0, np.inf, -np.inf, np.nan, np.finfo(dtype).max / 2], dtype)
+        arrays[0].flat[: 12 * 19 : 19] = np.tile(special, 2)
+    return arrays
 
 
-def bits(arrays: Sequence[Any]) -> list[bytes]:
-    """The bits, of NaN one pattern."""
+def bits(arrays: Sequence[Any]) -> list[Bits]:
+    """Shapes and bits, of NaN one pattern."""
     plain = (np.asarray(a) for a in arrays)
-    return [np.where(np.isnan(a), np.nan, a).astype(a.dtype).tobytes() for a in plain]
+    return [
+        (a.shape, a.dtype, np.where(np.isnan(a), np.nan, a).astype(a.dtype).tobytes())
+        for a in plain
+    ]
 
 
-def run(seed: int, dtype: str, device: str, **options: Any) -> tuple[list[bytes], Any]:
+def run(seed: int, dtype: str, device: str, **options: Any) -> tuple[list[Bits], Any]:
     arrays = inputs_of(seed, dtype)
     specs = [graphc.spec(a.shape, dtype) for a in arrays]
     compiled = graphc.compile(program(seed), *specs, device=device, **options)
@@ -84,7 +93,7 @@ def test_the_simulated_gpu_rounds_as_the_reference_does(seed: int):
 
 
 @pytest.mark.parametrize("seed", range(PROGRAMS))
-def test_interpreted_loops_round_as_the_reference_does(seed: int):
+def test_interpreted_loops_compute_what_the_reference_does(seed: int):
     expected, compiled = run(seed, "float32", "reference")
     known = dict(zip(compiled.graph.inputs, inputs_of(seed, "float32"), strict=True))
     for node in kernels_in(compiled.graph):
@@ -109,10 +118,36 @@ def interpreted(node: KernelNode, inputs: Sequence[Array]) -> dict[Any, Array]:
     return {outer: memory[pointers[v]].reshape(v.type.shape) for outer, v in pairs}
 
 
-def test_a_difference_of_equal_squares_is_zero():
+@pytest.mark.parametrize("device", ["reference", "cpu", "sim"])
+def test_a_difference_of_equal_squares_is_zero(device: str):
     def function(x: Any, y: Any) -> Any:
-        return x * x - y * y
+        square = y * y
+        return x * x - y * y, x * x - square, square, x**2 - y**2, x * x - y**2
 
     x = np.random.default_rng(0).normal(size=1000).astype(np.float32)
-    compiled = graphc.compile(function, graphc.spec(x.shape), graphc.spec(x.shape), device="cpu")
-    assert not np.asarray(compiled(x, x)).any()
+    compiled = graphc.compile(function, graphc.spec(x.shape), graphc.spec(x.shape), device=device)
+    *differences, square, further, last = map(np.asarray, compiled(x, x))
+    assert square.any()
+    assert not any(a.any() for a in (*differences, further, last))
+
+
+def test_a_multiply_add_of_numbers_is_a_number():
+    x = np.float32(1.5)
+    for device in ("reference", "cpu"):
+        compiled = graphc.compile(
+            lambda x, y: x * x + y, graphc.spec(()), graphc.spec(()), device=device
+        )
+        assert np.shape(compiled(x, x)) == ()
+
+
+def test_factors_leave_sums_that_a_reduction_reads():
+    """A sum within the sum that is added up, too, is left to the passes behind."""
+
+    def function(x: Any, g: Any, s: Any) -> Any:
+        return graphc.sum((x * g + s) + x, 1), graphc.sum(-(x * g + s), 1), x * g + s
+
+    specs = [graphc.spec(shape) for shape in ((7, 33), (7, 33), (7, 33))]
+    compiled = graphc.compile(function, *specs, device="cpu")
+    bodies = [n.body for n in kernels_in(compiled.graph) if n.op.template == "reduce"]
+    reduced = [n.op.name for body in bodies for n in body.nodes]
+    assert "multiply" in reduced

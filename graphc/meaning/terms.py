@@ -47,12 +47,12 @@ from graphc.meaning.index import (
 from graphc.meaning.pieces import Pieces
 from graphc.meaning.rebuilding import BOUND, PARAMETER
 from graphc.meaning.table import Key, Term, children_of
-from graphc.ops.pointwise.arithmetic import Add, Multiply, Negative
+from graphc.ops.pointwise.arithmetic import Add, Multiply, Negative, Square, Subtract
 from graphc.ops.pointwise.fused_multiply_add import FusedMultiplyAdd
 from graphc.ops.pointwise.logic import Cast
 from graphc.ops.pointwise.widen import Widen
 
-ADD, MULTIPLY, NEGATIVE = Add(), Multiply(), Negative()
+ADD, MULTIPLY, SUBTRACT = Add(), Multiply(), Subtract()
 
 
 class Terms(Pieces):
@@ -93,10 +93,12 @@ class Terms(Pieces):
         if isinstance(op, Add):
             return self._sum(terms)
         if isinstance(op, FusedMultiplyAdd):
-            a, b, c = terms
-            a = self.op(NEGATIVE, a) if op.negate_product else a
-            c = self.op(NEGATIVE, c) if op.negate_sum else c
-            return self.op(ADD, self.op(MULTIPLY, a, b), c)
+            product, other = self.op(MULTIPLY, *terms[:2]), terms[2]
+            if op.negate_product:
+                return self.op(SUBTRACT, other, product)
+            return self.op(SUBTRACT if op.negate_sum else ADD, product, other)
+        if isinstance(op, Square):
+            return self.op(MULTIPLY, *terms, *terms)
         if isinstance(op, Multiply):
             terms = tuple(sorted(terms, key=self.order))
         if isinstance(op, Widen | Cast):

@@ -14,8 +14,8 @@ class Combine:
     """An associative way to combine what came before, `{a}`, with what follows, `{b}`.
 
     `expression` is what both come to, as a pointwise op's expression; `{zero}` is a zero of their
-    dtype. One that `picks` is the condition under which `{b}` takes the place of `{a}`: the result
-    is one of the elements, so that its place along the axis is known as well; NaN takes any place.
+    dtype. If set instead, `picks` is the condition under which `{b}` replaces `{a}`; the result is
+    then one of the elements, and its index is kept too. A NaN always replaces.
     Joining `neutral` and an element gives the element: a number, or "lowest" or "highest" of what
     the dtype holds. `nanoseconds` is an estimate of what a vector register takes.
     """
@@ -24,6 +24,9 @@ class Combine:
     neutral: float | str = 0
     picks: str = ""
     nanoseconds: float = 0.3
+
+    def __post_init__(self) -> None:
+        assert bool(self.expression) != bool(self.picks), "an expression, or a condition"
 
     def neutral_of(self, dtype: str) -> float | int:
         """The neutral element of a dtype."""
@@ -46,4 +49,4 @@ LOGSUMEXP = Combine(
     "lowest",
     nanoseconds=12.0,
 )
-"""Of equal numbers the distance is zero: of infinities it would be NaN."""
+"""Equal arguments have the distance 0: inf - inf would be NaN."""

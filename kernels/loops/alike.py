@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from graphc.kernels.loops.language import Alloc, Loop, Nest, Step
+from graphc.kernels.loops.language import Loop, Nest, Step
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.body.statement import Statement
 
@@ -28,4 +28,4 @@ def _renamed(step: Step, names: Mapping[str, str]) -> Step:
         return replace(step, body=tuple(_renamed(inner, names) for inner in step.body))
     if isinstance(step, Statement):
         return step.renamed(names)
-    return replace(step, name=names.get(step.name, step.name)) if isinstance(step, Alloc) else step
+    return step

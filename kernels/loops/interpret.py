@@ -63,8 +63,7 @@ class _Run:
                 self.statement(step)
 
     def loop(self, loop: Loop) -> None:
-        """The body, at the indices of all iterations; what is outside of the loop is as before. A
-        loop in steps goes through all elements unless one of lanes within it does so."""
+        """The body, at the indices of all iterations; what is outside of the loop is as before."""
         indices, registers = self.indices, self.registers
         counts = [self._count(loop, axis) for axis in loop.axes]
         size = int(np.prod(counts))
@@ -87,8 +86,7 @@ class _Run:
         self.indices, self.registers = indices, registers
 
     def _step(self, loop: Loop, axis: int) -> int:
-        runs = any(isinstance(s, Loop) and s.kind == "lane" for s in loop.body)
-        return loop.step if runs and axis == loop.axes[-1] else 1
+        return loop.step if axis == loop.axes[-1] and loop.kind != "lane" else 1
 
     def _count(self, loop: Loop, axis: int) -> int:
         if loop.kind == "lane":
@@ -171,6 +169,8 @@ def _computed(formula: Formula, values: list[Array]) -> tuple[Array, ...]:
     if isinstance(formula, Masked):
         return _computed(formula.formula, values)
     if isinstance(formula, NamedFunction):
+        if formula.name not in FUNCTIONS:
+            raise GraphError(f"{formula.name} has no meaning in NumPy as part of a nest")
         return (FUNCTIONS[formula.name](formula.settings, *values),)
     assert isinstance(formula, Op)
     return formula.reference(*values)
@@ -211,11 +211,12 @@ def _search(run: _Run, call: Call) -> Array:
     assert isinstance(address, Address) and isinstance(base, AffineAccess)
     settings: tuple[Any, ...] = call.settings
     _, divisor, stride, extent, right = settings
-    first, wanted = run.place(base) // divisor, run.argument(value)
+    passes = np.broadcast_to(run.argument(condition), len(run.indices))
+    first, wanted = np.where(passes, run.place(base) // divisor, 0), run.argument(value)
     rows = run.memory[address.pointer][first[:, None] + stride * np.arange(extent)]
     side: Any = "right" if right == "true" else "left"
     found = [np.searchsorted(row, x, side) for row, x in zip(rows, wanted, strict=True)]
-    return np.where(run.argument(condition), np.array(found, np.int64), 0)
+    return np.where(passes, np.array(found, np.int64), 0)
 
 
 def _philox(run: _Run, call: Call) -> Array:

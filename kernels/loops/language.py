@@ -2,7 +2,7 @@
 
     nest      := domain, memory*, step*
     step      := loop | alloc | barrier | statement
-    loop      := for AXES kind [by STEP] [each COUNT [ahead STEPS]]: step*
+    loop      := for AXES [by STEP] kind [each COUNT [ahead STEPS]]: step*
     kind      := serial | chunk | block | thread | lane
     alloc     := an array of a block, in shared memory
     barrier   := where the threads of a block wait for each other
@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal as Choice
+from typing import get_args
 
 import numpy as np
 
@@ -38,6 +39,7 @@ Kind = Choice["serial", "chunk", "block", "thread", "lane"]
 - `lane`: one worker, all iterations at once: a vector register on a CPU, a run of neighbours that
   move between memory and registers as one on a GPU.
 """
+KINDS: tuple[str, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ Step = Loop | Alloc | Barrier | Statement
 
 @dataclass(frozen=True)
 class Nest:
-    """Loops over `domain`, whose lane axis is the one in vector registers."""
+    """Loops over `domain`; its lane axis lies in vector registers."""
 
     domain: Domain
     memory: tuple[Memory, ...]

@@ -31,8 +31,10 @@ def hoist(nest: Nest) -> Nest:
 
 
 def split_last(nest: Nest) -> Nest:
-    """Make a loop over the last axis of the loop over all others, with the statements that use the
-    last index; the others are computed once for all of its iterations."""
+    """Split the loop into one over the last axis, inside one over the others.
+
+    Statements that do not use the last index are computed once for the inner loop.
+    """
     *before, loop = nest.body
     assert isinstance(loop, Loop), "the last step of a nest is its loop"
     if len(loop.axes) < 2:
@@ -44,9 +46,11 @@ def split_last(nest: Nest) -> Nest:
 
 
 def in_runs(nest: Nest, length: int) -> Nest:
-    """Let the loop advance by runs of `length` neighbours along its last axis, and a loop of lanes
-    go through each run, with the statements that use the last index. The last run may be a part of
-    one."""
+    """Let the loop advance by runs of `length` neighbours along its last axis.
+
+    A loop of lanes goes through each run, with the statements that use the last index. The last run
+    along the axis may be shorter; not all printers take such nests.
+    """
     *before, loop = nest.body
     assert isinstance(loop, Loop), "the last step of a nest is its loop"
     last = loop.axes[-1]

@@ -1,16 +1,17 @@
 """Nests as text, and back: `parse_nest(nest_text(nest)) == nest`.
 
-    nest (100, 64) lanes 1 by 16
-    memory x_data : f32[6400]
-    memory y_data : f32[6400] written
-    for i0, i1 by 16 chunk
-      x_ : f32 = load x_data[64*i0 + i1 ; lanes 1]
-      y_ : f32 = relu(x_) cost 1
-      store y_data[64*i0 + i1 ; lanes 1] = y_
+    nest (6, 8) lanes 1 by 4
+    memory x_data : f32[48]
+    memory y_data : f32[48] written
+    for i0 chunk
+      for i1 chunk
+        x_ : f32 = load x_data[8*i0 + 1*i1 ; lanes 1]
+        relu_ : f32 = op relu (x_) cost 1
+        store y_data[8*i0 + 1*i1 ; lanes 1], relu_
 
 A statement reads: results, what it does, arguments. An argument is a register's name, a number such
 as `f32:0.5`, an access in brackets, or memory with one. A formula is an op with its attributes, a
-function `convert<float>`, or either as a mask, `mask less`.
+function such as `fn convert<'float'>`, or either of them as a mask, `mask op less`.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from graphc.base.errors import GraphError
-from graphc.ir import REGISTRY
-from graphc.kernels.loops.language import Alloc, Barrier, Loop, Memory, Nest, Step
+from graphc.ir import DTYPES, REGISTRY
+from graphc.kernels.loops.language import KINDS, Alloc, Barrier, Loop, Memory, Nest, Step
 from graphc.kernels.program.access import AffineAccess, Domain
 from graphc.kernels.program.body.literals import NAN, TRUE, splat_literal, word_literal
 from graphc.kernels.program.body.statement import (
@@ -146,19 +147,14 @@ _FUNCTION = re.compile(r"fn (\w*)<(.*)>")
 def parse_nest(text: str) -> Nest:
     """The nest that prints as `text`. Raises GraphError with the line that is not understood."""
     lines = text.splitlines()
-    head = _HEAD.fullmatch(lines[0]) if lines else None
-    if head is None:
-        raise GraphError(f"nest text: expected nest (EXTENTS), got {lines[:1]}")
-    lane = None if head["lane"] is None else int(head["lane"])
-    domain = Domain(literal_of(head["extents"]), lane, int(head["width"] or 1))
-    memory: list[Memory] = []
-    while len(memory) + 1 < len(lines) and lines[len(memory) + 1].startswith("memory "):
-        memory.append(_memory(lines[len(memory) + 1]))
-    parser = _Parser(lines[len(memory) + 1 :], len(domain.extents))
-    body = parser.steps("")
-    if parser.lines:
-        raise GraphError(f"nest text: expected a step, got {parser.lines[0]!r}")
-    return Nest(domain, tuple(memory), body)
+    parser = _Parser(lines)
+    try:
+        return parser.nest()
+    except GraphError:
+        raise
+    except (AssertionError, IndexError, KeyError, SyntaxError, TypeError, ValueError) as error:
+        line = lines[min(parser.place, len(lines)) - 1] if lines else ""
+        raise GraphError(f"nest text: not understood: {line!r} ({error})") from None
 
 
 def _memory(line: str) -> Memory:
@@ -175,14 +171,31 @@ def _matched(pattern: re.Pattern[str], text: str) -> re.Match[str]:
 
 
 class _Parser:
-    def __init__(self, lines: list[str], rank: int) -> None:
-        self.lines, self.rank = lines, rank
+    """The lines, of which those before `place` are understood."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self.lines, self.place, self.rank = lines, 0, 0
+
+    def next(self) -> str:
+        self.place += 1
+        return self.lines[self.place - 1]
+
+    def nest(self) -> Nest:
+        """The whole text."""
+        head = _matched(_HEAD, self.next() if self.lines else "")
+        lane = None if head["lane"] is None else int(head["lane"])
+        domain = Domain(literal_of(head["extents"]), lane, int(head["width"] or 1))
+        self.rank = domain.rank
+        memory: list[Memory] = []
+        while self.place < len(self.lines) and self.lines[self.place].startswith("memory "):
+            memory.append(_memory(self.next()))
+        return Nest(domain, tuple(memory), self.steps(""))
 
     def steps(self, indent: str) -> tuple[Step, ...]:
         """The steps whose lines begin with `indent`."""
         found: list[Step] = []
-        while self.lines and self.lines[0].startswith(indent):
-            line = self.lines.pop(0)[len(indent) :]
+        while self.place < len(self.lines) and self.lines[self.place].startswith(indent):
+            line = self.next()[len(indent) :]
             found.append(self.step(line, indent))
         return tuple(found)
 
@@ -193,6 +206,8 @@ class _Parser:
             axes = tuple(int(name[1:]) for name in names.split(", ") if name)
             numbers = (int(head[k] or d) for k, d in (("step", 1), ("each", 1), ("ahead", 0)))
             kind: Any = head["kind"]
+            known = kind in KINDS and all(axis < self.rank for axis in axes)
+            assert known, f"expected one of {', '.join(KINDS)}, over axes of the domain"
             return Loop(axes, kind, self.steps(indent + INDENT), *numbers)
         if line == "barrier":
             return Barrier()
@@ -204,7 +219,8 @@ class _Parser:
     def statement(self, line: str) -> Statement:
         found, results = _RESULTS.match(line), tuple[Register, ...]()
         if found:
-            pairs = (pair.split(" : ") for pair in found["results"].split(", "))
+            pairs = [pair.split(" : ") for pair in found["results"].split(", ")]
+            assert {dtype for _, dtype in pairs} <= {*DTYPES, "auto"}, "expected dtypes"
             results = tuple(Register(name, dtype) for name, dtype in pairs)
             line = line[found.end() :]
         word, _, rest = line.partition(" ")
@@ -238,7 +254,10 @@ class _Parser:
         return op  # type: ignore[no-any-return]
 
     def arguments(self, text: str) -> tuple[Argument, ...]:
-        return tuple(self.argument(*found) for found in _ARGUMENT.findall(text))
+        found = [self.argument(*one.groups("")) for one in _ARGUMENT.finditer(text)]
+        whole = ", ".join(one[0] for one in _ARGUMENT.finditer(text))
+        assert whole == text, f"expected arguments, got {text!r}"
+        return tuple(found)
 
     def argument(self, dtype: str, number: str, pointer: str, access: str, name: str) -> Argument:
         if name:
@@ -265,5 +284,6 @@ class _Parser:
                 offset = int(factor)
         for mark in marks:
             name, _, size = mark.partition(" ")
+            assert name in sizes, f"expected lanes or over, got {name!r}"
             sizes[name] = int(size)
         return AffineAccess(offset, tuple(strides), sizes["lanes"], sizes["over"])

@@ -1,72 +1,114 @@
-"""The proof that a nest stays within its memory, and that its parallel iterations have no races.
+"""The proof that a nest stays within its memory, and that its iterations do not interfere.
 
 All accesses are affine, so that extremes lie at the ends of axes, and two iterations meet in an
-element only where the strides of a store leave room for it. The simulator's checks of running
-kernels remain the judge of what is printed.
+element only where the strides of a store leave room for it. Loads under a condition and calls are
+not bounded here: the simulator's checks of running kernels are the judge of these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from itertools import combinations
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, product
+from typing import NamedTuple
 
 from graphc.base.errors import GraphError
-from graphc.kernels.loops.language import Alloc, Barrier, Loop, Memory, Nest, Step, walk
+from graphc.kernels.loops.language import KINDS, Alloc, Barrier, Loop, Memory, Nest, Step, walk
 from graphc.kernels.program.access import AffineAccess, Domain
 from graphc.kernels.program.body.statement import Address, Load, Statement, Store
 
 
+class _Use(NamedTuple):
+    """A statement that reads or writes a memory, in loops, after so many barriers."""
+
+    statement: Statement
+    around: tuple[Loop, ...]
+    phase: int
+
+
 def verify_nest(nest: Nest) -> None:
-    """Raises GraphError for a register that is read before it is made or is made twice, an index
-    without a loop, an access outside of its memory, a store to what is not written, elements that
-    several iterations store, a barrier that some threads of a block do not reach, and one that is
-    missing between a store to shared memory and a load."""
-    given = {m.name for m in nest.memory}
+    """Raise GraphError for a nest that is not well formed, leaves its memory or has a race.
+
+    That is: a loop of an unknown kind, over an axis that a loop around it has or in steps that no
+    loop of lanes goes through; a register that is read before it is made, or made twice; an index
+    without a loop; an access outside of its memory; a store to memory that is not written; elements
+    that several iterations store, or that one loads and another stores; a barrier that some threads
+    of a block do not reach, or that is missing between two uses of shared memory.
+    """
     memory = {m.name: m for m in nest.memory}
-    _check_steps(nest.body, (), set(), memory)
-    _check_barriers(nest.body, memory.keys() - given)
-    stores: dict[str, list[tuple[AffineAccess, tuple[int, ...]]]] = {}
-    for statement, around in walk(nest.body):
-        axes = tuple(sorted({d for loop in around for d in loop.axes}))
-        for access in statement.accesses:
+    shared = {s.name: Memory(s.name, s.dtype, s.size, True) for s in _allocs(nest.body)}
+    _expect(not memory.keys() & shared, sorted(shared), "new names of shared memory")
+    known = memory | shared
+    _check_steps(nest.body, (), set(), known)
+    uses: dict[str, list[_Use]] = {}
+    for use in _uses(nest):
+        for access in use.statement.accesses:
+            axes = {d for loop in use.around for d in loop.axes}
             loose = [d for d, stride in enumerate(access.strides) if stride and d not in axes]
-            extents = nest.domain.extents
-            _expect(all(extents[d] == 1 for d in loose), statement, f"a loop over axes {loose}")
-        _check_bounds(statement, nest.domain, memory)
-        if isinstance(statement, Store):
-            (name,) = statement.pointers
-            own = [d for loop in around if loop.kind == "block" for d in loop.axes]
-            axes = axes if name in given else tuple(d for d in axes if d not in own)
-            stores.setdefault(name, []).append((statement.accesses[0], axes))
-    for name, places in stores.items():
-        for access, axes in places:
-            if not _injective(access, axes, nest.domain):
-                raise GraphError(f"{name}: several iterations store one element, at {access}")
-        for (one, _), (other, _) in combinations(places, 2):
-            if _meet(one, other, nest.domain):
-                raise GraphError(f"{name}: two stores meet, at {one} and {other}")
+            one = all(nest.domain.extents[d] == 1 for d in loose)
+            _expect(one, use.statement, f"a loop over axes {loose}")
+        _check_bounds(use.statement, nest.domain, known)
+        for pointer in use.statement.pointers:
+            uses.setdefault(pointer, []).append(use)
+    for name, found in uses.items():
+        stores = [u for u in found if isinstance(u.statement, Store)]
+        loads = [u for u in found if not isinstance(u.statement, Store)]
+        _check_stores(name, stores, nest.domain, name in shared)
+        if name in shared:
+            _check_shared(name, loads, stores)
+            continue
+        for load, store in product(loads, stores):
+            here = load.statement.accesses == store.statement.accesses
+            own = here and load.around == store.around
+            _expect(own, load.statement, f"{name} to be loaded only where it is stored")
 
 
-def _expect(condition: bool, step: object, what: str) -> None:
+def _allocs(body: Sequence[Step]) -> Iterator[Alloc]:
+    for step in body:
+        if isinstance(step, Alloc):
+            yield step
+        elif isinstance(step, Loop):
+            yield from _allocs(step.body)
+
+
+def _uses(nest: Nest) -> Iterator[_Use]:
+    """All statements; barriers are counted in blocks alone, which is where they may be."""
+
+    def steps(body: Sequence[Step], around: tuple[Loop, ...]) -> Iterator[_Use]:
+        phase = 0
+        for step in body:
+            if isinstance(step, Barrier):
+                phase += 1
+            elif isinstance(step, Loop) and step.kind == "block":
+                yield from steps(step.body, (*around, step))
+            elif isinstance(step, Loop):
+                inner = walk(step.body, (*around, step))
+                yield from (_Use(statement, loops, phase) for statement, loops in inner)
+            elif isinstance(step, Statement):
+                yield _Use(step, around, phase)
+
+    return steps(nest.body, ())
+
+
+def _expect(condition: object, step: object, what: str) -> None:
     if not condition:
         raise GraphError(f"nest: expected {what}, got {step}")
 
 
 def _check_steps(
-    body: Sequence[Step], around: tuple[Loop, ...], known: set[str], memory: dict[str, Memory]
+    body: Sequence[Step], around: tuple[Loop, ...], known: set[str], memory: Mapping[str, Memory]
 ) -> None:
-    """Registers, memory and barriers of the steps; `known` registers are made before."""
+    """Loops, registers, memory and barriers of the steps; `known` registers are made before."""
     known = set(known)
     for step in body:
         if isinstance(step, Loop):
-            _expect(0 <= step.ahead <= len(step.body), step, "steps ahead that there are")
+            _check_loop(step, around)
             _check_steps(step.body, (*around, step), known, memory)
         elif isinstance(step, Alloc):
-            _expect(step.name not in memory, step, "a new name")
-            memory[step.name] = Memory(step.name, step.dtype, step.size, written=True)
+            _expect(around and around[-1].kind == "block", step, "shared memory of a block")
         elif isinstance(step, Barrier):
             _expect(all(x.kind == "block" for x in around), step, "a barrier that all reach")
         else:
+            _expect(around or not isinstance(step, Store), step, "a loop around a store")
             _expect(known.issuperset(step.operands), step, "registers that are known")
             made = [r.name for r in step.results]
             _expect(known.isdisjoint(made), step, "registers that are new")
@@ -77,56 +119,92 @@ def _check_steps(
                 _expect(not stores or memory[pointer].written, step, f"{pointer} as written")
 
 
-def _check_barriers(body: Sequence[Step], shared: Set[str]) -> None:
-    """What a block shares is not read before a barrier behind the store."""
-    stored = set[str]()
-    for step in body:
-        if isinstance(step, Barrier):
-            stored.clear()
-        elif isinstance(step, Loop) and step.kind == "block":
-            _check_barriers(step.body, shared)
-        else:
-            inside = [s for s, _ in walk((step,))]
-            written = {p for s in inside if isinstance(s, Store) for p in s.pointers}
-            read = {p for s in inside if not isinstance(s, Store) for p in s.pointers}
-            early = read & shared & (stored | written)
-            _expect(not early, step, f"a barrier before {', '.join(sorted(early))} is read")
-            stored |= written
+def _check_loop(loop: Loop, around: tuple[Loop, ...]) -> None:
+    """Its kind, axes and steps, and what a thread does ahead."""
+    _expect(loop.kind in KINDS, loop.kind, f"one of {', '.join(KINDS)}")
+    _expect(loop.each >= 1 and loop.step >= 1, loop, "steps and iterations above 0")
+    ahead = loop.body[: loop.ahead]
+    loads = len(ahead) == loop.ahead >= 0 and all(isinstance(s, Load) for s in ahead)
+    _expect(loads, loop, "loads ahead")
+    outer = around[-1] if around else None
+    if loop.kind == "lane":
+        run = outer is not None and (outer.axes[-1:], outer.step) == (loop.axes, loop.step)
+        _expect(run, loop, "a loop of lanes in a loop of such runs")
+        return
+    taken = {d for x in around for d in x.axes}
+    new = taken.isdisjoint(loop.axes) and len(set(loop.axes)) == len(loop.axes)
+    _expect(new, loop.axes, "axes without a loop")
+    lanes = sum(isinstance(s, Loop) and s.kind == "lane" for s in loop.body)
+    _expect(lanes == (loop.step > 1), loop, "runs that one loop of lanes goes through")
 
 
-def _check_bounds(statement: Statement, domain: Domain, memory: dict[str, Memory]) -> None:
+def _check_shared(name: str, loads: Sequence[_Use], stores: Sequence[_Use]) -> None:
+    """A barrier lies between a store and a load, and a store comes first."""
+    first = min((store.phase for store in stores), default=None)
+    for load in loads:
+        _expect(first is not None and load.phase >= first, load.statement, f"a store to {name}")
+        same = any(load.phase == store.phase for store in stores)
+        _expect(not same, load.statement, f"a barrier before {name} is read")
+
+
+def _check_stores(name: str, stores: Sequence[_Use], domain: Domain, shared: bool) -> None:
+    """Each element is stored once; in shared memory once between two barriers."""
+    for store in stores:
+        (access,) = store.statement.accesses
+        own = {d for x in store.around if x.kind == "block" for d in x.axes} if shared else set()
+        axes = sorted({d for loop in store.around for d in loop.axes} - own)
+        if not _injective(access, axes, domain):
+            raise GraphError(f"{name}: several iterations store one element, at {access}")
+    for one, other in combinations(stores, 2):
+        if shared and one.phase != other.phase:
+            continue
+        (access,), (further,) = one.statement.accesses, other.statement.accesses
+        if _meet(access, further, domain):
+            raise GraphError(f"{name}: two stores meet, at {access} and {further}")
+
+
+def _check_bounds(statement: Statement, domain: Domain, memory: Mapping[str, Memory]) -> None:
     """Loads without a condition, and stores, stay within their memory."""
-    if not isinstance(statement, Load | Store) or (
-        isinstance(statement, Load) and not statement.plain
-    ):
+    guarded = isinstance(statement, Load) and not statement.plain
+    if guarded or not isinstance(statement, Load | Store):
         return
     (address,) = (a for a in statement.arguments if isinstance(a, Address))
     assert address.access is not None
-    least, most = reach(address.access, domain)
+    whole = isinstance(statement, Store) and statement.lanes
+    least, most = reach(address.access, domain, whole)
     size = memory[address.pointer].size
     inside = domain.size == 0 or (least >= 0 and most < size)
     _expect(inside, statement, f"0 to {size - 1}, not {least} to {most}, in {address.pointer}")
 
 
-def reach(access: AffineAccess, domain: Domain) -> tuple[int, int]:
-    """The least and the greatest element of a plain access."""
+def reach(access: AffineAccess, domain: Domain, whole: bool = False) -> tuple[int, int]:
+    """The least and the greatest element of a plain access; with `whole`, of whole registers."""
     least = most = access.offset
-    for stride, extent in _dimensions(access, range(domain.rank), domain):
+    for stride, extent in _dimensions(access, range(domain.rank), domain, whole):
         least += min(0, stride * (extent - 1))
         most += max(0, stride * (extent - 1))
     return least, most
 
 
-def _dimensions(access: AffineAccess, axes: Sequence[int], domain: Domain) -> list[tuple[int, int]]:
-    """The strides of an access along `axes`, with the indices that there are; the lane axis is one
-    of registers and one of lanes, or one alone where registers follow each other."""
+def _dimensions(
+    access: AffineAccess, axes: Sequence[int], domain: Domain, whole: bool = False
+) -> list[tuple[int, int]]:
+    """The strides of an access along `axes`, with the indices that there are.
+
+    The lane axis is one of registers and one of lanes, or one alone where registers follow each
+    other; with `whole` registers, also of lanes beyond the axis.
+    """
     found = []
     for axis in axes:
         stride, extent = access.strides[axis], domain.extents[axis]
-        if axis != domain.lane or access.lane_stride == stride:
+        if axis != domain.lane:
+            found.append((stride, extent))
+            continue
+        extent = domain.steps(axis) * domain.width if whole else extent
+        if access.lane_stride == stride:
             found.append((stride, extent))
         else:
-            found.append((stride * domain.width, -(-extent // domain.width)))
+            found.append((stride * domain.width, domain.steps(axis)))
             found.append((access.lane_stride, min(domain.width, extent)))
     return found
 

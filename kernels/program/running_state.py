@@ -30,6 +30,7 @@ def state_struct(combine: Combine, types: StateTypes, dtype: str) -> list[str]:
     picked."""
     fields = [f"{types.value} value = {types.splat(combine.neutral_of(dtype))};"]
     fields += [f"{types.place} place = {types.place}{{}};"] if combine.picks else []
+    places = ", f(a.place, b.place)" if combine.picks else ""
     return [
         f"struct {STATE} {{",
         *(f"  {line}" for line in fields),
@@ -38,7 +39,7 @@ def state_struct(combine: Combine, types: StateTypes, dtype: str) -> list[str]:
         "  }",
         "  template <class F>",
         f"  {types.inline} static {STATE} each(const {STATE}& a, const {STATE}& b, const F& f) {{",
-        f"    return {{f(a.value, b.value){', f(a.place, b.place)' * bool(combine.picks)}}};",
+        f"    return {{f(a.value, b.value){places}}};",
         "  }",
         "};",
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import graphc
 from graphc.ir import Graph, Type, Value
 from graphc.ir.interpret import evaluate
 from graphc.kernels.loops.interpret import interpret
-from graphc.kernels.loops.language import Nest
+from graphc.kernels.loops.language import Loop, Nest, Step
 from graphc.kernels.loops.plain import plain_nest
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.body.names import Identifiers, Pointers
@@ -96,11 +96,9 @@ def assert_equal(found: dict[str, Array], expected: dict[str, Array]) -> None:
         np.testing.assert_array_equal(array, expected[name], err_msg=name)
 
 
-def loops(nest: Nest) -> Iterator[Any]:
-    """All loops of a nest, the outermost first."""
-    waiting = list(nest.body)
-    while waiting:
-        step = waiting.pop(0)
-        if hasattr(step, "axes") and hasattr(step, "kind"):
+def loops(body: Iterable[Step]) -> Iterator[Loop]:
+    """All loops of the steps, outer ones before inner ones."""
+    for step in body:
+        if isinstance(step, Loop):
             yield step
-            waiting = [*step.body, *waiting]
+            yield from loops(step.body)

@@ -5,15 +5,16 @@
     c - a * b  ->  fnma(a, b, c)
 
 Kernels are compiled without leave to fuse products on their own, so that what is rounded is what
-the graph says, whatever the compiler and the instruction set. A sum of two products stays as it is:
-which of them to round is arbitrary, and x * x - y * y is 0 where x is y. So does a sum that a
-reduction reads, whose products may leave the reduction.
+the graph says, whatever the compiler and the instruction set. A sum of two products of the kernel
+stays as it is: which of them to round is arbitrary, and x * x - y * y is 0 where x is y. So does a
+sum that a reduction adds up, whose factors may be taken out of it, and one with a product of fewer
+elements, which is computed once for many.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Set
 from dataclasses import replace
 
 from graphc.base.target import Target
@@ -21,12 +22,14 @@ from graphc.ir import FLOATS, Graph, Node, Value
 from graphc.ir.rewrite import drop_dead
 from graphc.ops.base import Op
 from graphc.ops.fused import KernelNode
-from graphc.ops.pointwise.arithmetic import Add, Multiply, Square, Subtract
+from graphc.ops.pointwise.arithmetic import Add, Multiply, Negative, Square, Subtract
 from graphc.ops.pointwise.fused_multiply_add import (
     FusedMultiplyAdd,
     FusedMultiplySubtract,
     FusedNegateMultiplyAdd,
 )
+from graphc.ops.pointwise.logic import Cast
+from graphc.ops.pointwise.widen import Widen
 
 PRODUCTS: frozenset[type[Op]] = frozenset((Multiply, Square))
 SUMS: Mapping[type[Op], tuple[Op, Op]] = {
@@ -34,6 +37,10 @@ SUMS: Mapping[type[Op], tuple[Op, Op]] = {
     Subtract: (FusedMultiplySubtract(), FusedNegateMultiplyAdd()),
 }
 """What a sum is with a product as its first operand, and as its second."""
+
+
+TERMS: frozenset[type[Op]] = frozenset((Add, Subtract, Negative, Cast, Widen))
+"""Ops whose results are added up as their operands would be."""
 
 
 def fuse_multiply_add(graph: Graph, target: Target) -> Graph:
@@ -51,27 +58,49 @@ def _in_kernel(node: Node) -> Node:
 
 def _fused(body: Graph) -> Graph:
     """A kernel's body with multiply-adds."""
-    reads = Counter(v for n in body.nodes for v in n.inputs)
-    reads.update(body.outputs)
-    reduced = {v for n in body.nodes if n.op.reduced_axes is not None for v in n.inputs}
     products = {
-        n.output: n
-        for n in body.nodes
-        if type(n.op) in PRODUCTS and reads[n.output] == 1 and n.output.type.dtype in FLOATS
+        n.output: n for n in body.nodes if type(n.op) in PRODUCTS and n.output.type.dtype in FLOATS
     }
     if not products:
         return body
-    nodes = tuple(n if n.outputs[0] in reduced else _summed(n, products) for n in body.nodes)
+    reads = Counter(v for n in body.nodes for v in n.inputs)
+    reads.update(body.outputs)
+    own = {v: n for v, n in products.items() if reads[v] == 1}
+    made, reduced = _seen_through_views(body, products), _reduced(body)
+    nodes = tuple(n if n.outputs[0] in reduced else _summed(n, own, made) for n in body.nodes)
     return body if nodes == body.nodes else drop_dead(replace(body, nodes=nodes))
 
 
-def _summed(node: Node, products: Mapping[Value, Node]) -> Node:
-    """The node, or the multiply-add that it is with the product that it reads."""
+def _seen_through_views(body: Graph, products: Collection[Value]) -> Set[Value]:
+    """Products, and what only moves their elements."""
+    found = set(products)
+    for node in body.nodes:
+        if node.op.moves and not found.isdisjoint(node.inputs):
+            found.update(node.outputs)
+    return found
+
+
+def _reduced(body: Graph) -> Set[Value]:
+    """What a reduction adds up, and the terms of that, from which factors may be taken."""
+    found = set[Value]()
+    for node in reversed(body.nodes):
+        if node.op.reduced_axes is not None:
+            found.update(node.inputs)
+        elif (type(node.op) in TERMS or node.op.moves) and node.outputs[0] in found:
+            found.update(node.inputs)
+    return found
+
+
+def _summed(node: Node, products: Mapping[Value, Node], made: Set[Value]) -> Node:
+    """The node, or the multiply-add that it is with one of `products`, which it alone reads.
+
+    Values `made` from products count as products.
+    """
     fused = SUMS.get(type(node.op))
     if fused is None:
         return node
     x, y = node.inputs
-    if (x in products) == (y in products):
+    if (x in made) == (y in made) or (x not in products and y not in products):
         return node
     product, other = (products[x], y) if x in products else (products[y], x)
     if product.output.type.shape != node.output.type.shape:

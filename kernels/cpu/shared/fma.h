@@ -3,18 +3,24 @@
 #pragma once
 #include "cpu/shared/convert.h"
 
+#if defined(__clang__)  // from clang 16 on; without it each lane is a scalar instruction
+#define GRAPHC_ELEMENTWISE_FMA __has_builtin(__builtin_elementwise_fma)
+#else
+#define GRAPHC_ELEMENTWISE_FMA 0
+#endif
+
 namespace graphc {
 INLINE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 INLINE double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
 
 INLINE vec<float> fma(vec<float> a, vec<float> b, vec<float> c) {
-#if defined(__clang__)
+#if GRAPHC_ELEMENTWISE_FMA
   return __builtin_elementwise_fma(a, b, c);
-#elif defined(__AVX512F__) && GRAPHC_LANES == 16
+#elif defined(__AVX512F__) && GRAPHC_LANES == 16 && !defined(__clang__)
   return __builtin_ia32_vfmaddps512_mask(a, b, c, (unsigned short)-1, 4);
-#elif defined(__FMA__) && GRAPHC_LANES == 8
+#elif defined(__FMA__) && GRAPHC_LANES == 8 && !defined(__clang__)
   return __builtin_ia32_vfmaddps256(a, b, c);
-#elif defined(__FMA__) && GRAPHC_LANES == 4
+#elif defined(__FMA__) && GRAPHC_LANES == 4 && !defined(__clang__)
   return __builtin_ia32_vfmaddps(a, b, c);
 #else
   for (int l = 0; l < W; l++) c[l] = __builtin_fmaf(a[l], b[l], c[l]);
@@ -22,13 +28,13 @@ INLINE vec<float> fma(vec<float> a, vec<float> b, vec<float> c) {
 #endif
 }
 INLINE Half<double> fma(Half<double> a, Half<double> b, Half<double> c) {
-#if defined(__clang__)
+#if GRAPHC_ELEMENTWISE_FMA
   return __builtin_elementwise_fma(a, b, c);
-#elif defined(__AVX512F__) && GRAPHC_LANES == 16
+#elif defined(__AVX512F__) && GRAPHC_LANES == 16 && !defined(__clang__)
   return __builtin_ia32_vfmaddpd512_mask(a, b, c, (unsigned char)-1, 4);
-#elif defined(__FMA__) && GRAPHC_LANES == 8
+#elif defined(__FMA__) && GRAPHC_LANES == 8 && !defined(__clang__)
   return __builtin_ia32_vfmaddpd256(a, b, c);
-#elif defined(__FMA__) && GRAPHC_LANES == 4
+#elif defined(__FMA__) && GRAPHC_LANES == 4 && !defined(__clang__)
   return __builtin_ia32_vfmaddpd(a, b, c);
 #else
   for (int l = 0; l < W / 2; l++) c[l] = __builtin_fma(a[l], b[l], c[l]);
@@ -39,7 +45,11 @@ INLINE vec<double> fma(vec<double> a, vec<double> b, vec<double> c) {
   return {fma(a.low, b.low, c.low), fma(a.high, b.high, c.high)};
 }
 // Integers are exact either way.
-template <class V> INLINE V fma(V a, V b, V c) { return a * b + c; }
+template <class V>
+  requires(element<V>(0.5) == 0)
+INLINE V fma(V a, V b, V c) {
+  return a * b + c;
+}
 // A factor that is the same in all lanes.
 template <class V> INLINE V fma(element<V> a, V b, V c) { return fma(splat(a), b, c); }
 

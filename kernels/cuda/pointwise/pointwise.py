@@ -25,7 +25,6 @@ from graphc.kernels.cuda.shared.runs import runs_of
 from graphc.kernels.loops.alike import canonical
 from graphc.kernels.loops.plain import plain_nest
 from graphc.kernels.loops.rewrites import bind, hoist, in_runs, loads_ahead
-from graphc.kernels.loops.verify import verify_nest
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.body.names import Identifiers, Pointers
 from graphc.kernels.program.body.statement import RegisterProgram, joined
@@ -50,7 +49,6 @@ def _scheduled(part: PointwiseNest, index: str, large: bool, runs: bool) -> Thre
             nest = in_runs(nest, found.length)
         elif large:
             nest = loads_ahead(nest, 4)
-    verify_nest(nest)
     return ThreadLoops(nest, part.used, index)
 
 

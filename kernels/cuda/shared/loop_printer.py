@@ -9,6 +9,7 @@ from graphc.ir import Value
 from graphc.kernels.cuda.shared.kernel_source import THREADS, delinearize
 from graphc.kernels.cuda.shared.runs import Runs
 from graphc.kernels.loops.language import Loop, Nest, Step, walk
+from graphc.kernels.loops.verify import verify_nest
 from graphc.kernels.program.body.statement import RegisterProgram
 from graphc.ops.pointwise.logic import C_TYPES
 
@@ -24,6 +25,9 @@ class ThreadLoops:
     index: str
     threads: int = THREADS
     patches: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        verify_nest(self.nest)
 
     @property
     def loop(self) -> Loop:
@@ -57,7 +61,9 @@ class ThreadLoops:
         return [*head, f"{call}, [&]({self.index} i) {{", *(f"  {line}" for line in body), "});"]
 
     def _runs(self, block: str, count: str) -> list[str]:
-        """A run of neighbours for each thread."""
+        """A run of neighbours for each thread; all runs are whole."""
+        extents = self.nest.domain.extents
+        assert extents[-1] % self.loop.step == 0, f"{extents} in runs of {self.loop.step}"
         lines = run_lines(self.loop, self._names, self.memory, self.index, self._define)
         body = [line if line[0] == "#" else f"  {line}" for line in lines]
         call = f"each_run<{self.loop.step}>({count}, {block}, [&]({self.index} i) {{"

@@ -194,7 +194,8 @@ GRAPHC_INLINE float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
 GRAPHC_INLINE double fma(double a, double b, double c) { return ::fma(a, b, c); }
 template <class T>
 GRAPHC_INLINE T fma(T a, T b, T c) {
-  return a * b + c;  // of integers, which are exact either way
+  static_assert(T(0.5) == T(0), "integers, which are exact either way");
+  return a * b + c;
 }
 template <class T>
 GRAPHC_INLINE mask signbit(T x) {
