@@ -65,7 +65,7 @@ class CudaTrial:
         it."""
         with self._device.entered():
             try:
-                found: list[int] = library_for(self._device.driver, call).prepare(call).rooms
+                found: list[int] = library_for(self._device.driver, call).prepare(call).workspaces
             except CompileError as error:
                 log("info", f"tune: {error}")
                 return []
