@@ -112,7 +112,7 @@ POINTWISE = (
             ops.FusedMultiplySubtract(),
             ops.FusedNegateMultiplyAdd(),
         )
-        for d in ("f32", "f64", "bf16")
+        for d in ("f32", "f64")
     ),
     Sample(ops.Gcd(), (of("i32", 3, 7), of("i32", 7)), ((0, 0), (-9, 9))),
 )

@@ -130,9 +130,11 @@ struct RowProduct {
 #pragma unroll
       for (int m = 0; m < BM; m++)
 #pragma unroll
-        for (int i = 0; i < 4; i++) float& total = sum[m * held + (along_k ? j : i)];
-      if constexpr (along_k) total = fma(row[m].at[i], weights.at[i], total);
-      else total = fma(row[m].at[j], weights.at[i], total);
+        for (int i = 0; i < 4; i++) {
+          T& total = sum[m * held + (along_k ? j : i)];
+          if constexpr (along_k) total = fma(row[m].at[i], weights.at[i], total);
+          else total = fma(row[m].at[j], weights.at[i], total);
+        }
     }
   }
 
