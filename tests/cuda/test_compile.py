@@ -151,7 +151,8 @@ def test_an_error_names_kernel_line_error_and_command(compiler):
     assert re.fullmatch(
         r"kernel twice \(fc1 net\.py:7\) does not compile: .*twice-\w+\.cu\(3\): error: "
         r'identifier "two" is undefined\n'
-        r"command: \S+ -std=c\+\+20 -lineinfo -fmad=false -I\S+kernels -arch=sm_90a .*twice-\w+\.cu",
+        r"command: \S+ -std=c\+\+20 -lineinfo -fmad=false -I\S+kernels -arch=sm_90a "
+        r".*twice-\w+\.cu",
         str(error.value),
     )
 

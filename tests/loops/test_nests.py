@@ -17,7 +17,15 @@ from graphc.kernels.loops.rewrites import bind, hoist, in_runs, loads_ahead, spl
 from graphc.kernels.loops.text import nest_text, parse_nest
 from graphc.kernels.loops.verify import verify_nest
 from graphc.kernels.program.access import AffineAccess, Domain
-from graphc.kernels.program.body.statement import Address, Load, Register, Store
+from graphc.kernels.program.body.statement import (
+    Address,
+    Call,
+    Compute,
+    Load,
+    NamedFunction,
+    Register,
+    Store,
+)
 from tests.loops.nests import FUNCTIONS, assert_equal, case, loops
 
 Schedule = Callable[[Nest], Nest]
@@ -272,6 +280,37 @@ def test_loops_that_are_not_well_formed_are_refused():
             verify_nest(replace(nest, body=(step,)))
     with pytest.raises(GraphError, match="a loop around a store"):
         verify_nest(replace(nest, body=(load, store)))
+
+
+def test_messages_say_what_was_expected():
+    (loop,) = image().body
+    assert isinstance(loop, Loop)
+    load, _ = loop.body
+    said = []
+    pool = Call((Register("p_", "f32"),), (Address("x"),), "max_pool2d", ())
+    other = Compute((Register("p_", "f32"),), ("x_",), NamedFunction("other"))
+    nests = [replace(image(), body=(replace(loop, body=(load, s)),)) for s in (pool, other)]
+    memory = {"x": np.zeros(120, np.float32)}
+    text = nest_text(case("scale and shift").nests[0])
+    tries: list[Callable[[], object]] = [
+        *(lambda nest=nest: interpret(nest, memory) for nest in nests),  # type: ignore[misc]
+        lambda: parse_nest("graph g"),
+        lambda: parse_nest(text.replace("op relu", "op none")),
+        lambda: verify_nest(line(2, 0, 0)),
+        lambda: verify_nest(replaced(image(), PLACE, AffineAccess(0, (30, 0, 10, 2)))),
+        lambda: verify_nest(replace(image(), body=(load, load))),
+    ]
+    for attempt in tries:
+        with pytest.raises(GraphError) as error:
+            attempt()
+        said.append(str(error.value))
+    assert said[0] == "max_pool2d has no meaning in NumPy as part of a nest"
+    assert said[1] == "other has no meaning in NumPy as part of a nest"
+    assert said[2] == "nest text: not understood: 'graph g'"
+    assert said[3].startswith("nest text: expected a formula, got")
+    assert said[4].startswith("y: two stores meet, at")
+    assert said[5].startswith("y: several iterations store one element, at")
+    assert said[6].startswith("nest: expected")
 
 
 def test_registers_memory_and_barriers_are_checked():

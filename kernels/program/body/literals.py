@@ -11,6 +11,7 @@ from graphc.ops.pointwise.logic import REGISTER_TYPES
 
 NAN = float("nan")
 TRUE = Literal("true", True)
+"""The condition that always passes."""
 
 
 def splat(value: object, dtype: str) -> str:
