@@ -32,11 +32,15 @@ class Combine:
         """The neutral element of a dtype."""
         if not isinstance(self.neutral, str):
             return self.neutral
-        low = self.neutral == "lowest"
-        if dtype in FLOATS:
-            return -np.inf if low else np.inf
-        limits = np.iinfo(DTYPES[dtype])
-        return int(limits.min if low else limits.max)
+        return end_of(dtype, self.neutral == "lowest")
+
+
+def end_of(dtype: str, low: bool) -> float | int:
+    """The lowest number that a dtype holds, or the highest; of floats the infinities."""
+    if dtype in FLOATS:
+        return -np.inf if low else np.inf
+    limits = np.iinfo(DTYPES[dtype])
+    return int(limits.min if low else limits.max)
 
 
 SUM = Combine("{a} + {b}", 0)

@@ -17,15 +17,14 @@ from graphc.kernels.program.body.statement import Address, Load, Register, State
 def bind(nest: Nest, kind: Kind) -> Nest:
     """Let the workers of `kind` run the only loop of a plain nest. Its iterations store different
     elements, so that their order does not matter."""
-    *before, loop = nest.body
-    assert isinstance(loop, Loop) and loop.kind == "serial", "a plain nest has one serial loop"
+    before, loop = _last_loop(nest)
+    assert loop.kind == "serial", "a plain nest has one serial loop"
     return replace(nest, body=(*before, replace(loop, kind=kind)))
 
 
 def hoist(nest: Nest) -> Nest:
     """Move statements that use no index in front of the loop."""
-    *before, loop = nest.body
-    assert isinstance(loop, Loop), "the last step of a nest is its loop"
+    before, loop = _last_loop(nest)
     early, late = _split(loop, nest.domain, frozenset(loop.axes))
     return replace(nest, body=(*before, *early, replace(loop, body=late)))
 
@@ -35,8 +34,7 @@ def split_last(nest: Nest) -> Nest:
 
     Statements that do not use the last index are computed once for the inner loop.
     """
-    *before, loop = nest.body
-    assert isinstance(loop, Loop), "the last step of a nest is its loop"
+    before, loop = _last_loop(nest)
     if len(loop.axes) < 2:
         return nest
     last = loop.axes[-1]
@@ -51,8 +49,7 @@ def in_runs(nest: Nest, length: int) -> Nest:
     A loop of lanes goes through each run, with the statements that use the last index. The last run
     along the axis may be shorter; not all printers take such nests.
     """
-    *before, loop = nest.body
-    assert isinstance(loop, Loop), "the last step of a nest is its loop"
+    before, loop = _last_loop(nest)
     last = loop.axes[-1]
     once, each = _split(loop, nest.domain, frozenset((last,)))
     lanes = Loop((last,), "lane", each, length)
@@ -62,10 +59,11 @@ def in_runs(nest: Nest, length: int) -> Nest:
 def loads_ahead(nest: Nest, each: int) -> Nest:
     """Give each thread `each` iterations of the loop, whose loads that need no computed register
     come first, for all of them."""
-    *before, loop = nest.body
-    assert isinstance(loop, Loop) and loop.kind == "thread", "threads have iterations of their own"
-    loads = tuple(s for s in loop.body if isinstance(s, Load) and not s.operands)
-    rest = tuple(s for s in loop.body if s not in loads)
+    before, loop = _last_loop(nest)
+    assert loop.kind == "thread", "threads have iterations of their own"
+    first = [isinstance(s, Load) and not s.operands for s in loop.body]
+    loads = tuple(s for s, early in zip(loop.body, first, strict=True) if early)
+    rest = tuple(s for s, early in zip(loop.body, first, strict=True) if not early)
     ahead = replace(loop, body=(*loads, *rest), each=each, ahead=len(loads))
     return replace(nest, body=(*before, ahead))
 
@@ -95,6 +93,13 @@ def _storing(body: Sequence[Step], store: Store, here: Address) -> tuple[Step, .
         return replace(store, arguments=(here, store.arguments[1])) if step == store else step
 
     return tuple(map(moved, body))
+
+
+def _last_loop(nest: Nest) -> tuple[tuple[Step, ...], Loop]:
+    """The loop that a nest ends with, and the steps in front of it."""
+    *before, loop = nest.body
+    assert isinstance(loop, Loop), "the last step of a nest is its loop"
+    return tuple(before), loop
 
 
 def axes_of(statements: Iterable[Statement], domain: Domain) -> Mapping[str, frozenset[int]]:

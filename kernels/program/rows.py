@@ -15,9 +15,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
-from graphc.ir import DTYPES, FLOATS, Graph, Node, Value
+from graphc.ir import DTYPES, Graph, Node, Value
 from graphc.kernels.program.access import AffineAccess, Domain, merge_axes
 from graphc.kernels.program.body.expression import BodyWriter
 from graphc.kernels.program.body.names import Identifiers
@@ -25,6 +23,7 @@ from graphc.kernels.program.body.statement import RegisterProgram, joined
 from graphc.kernels.program.pieces import element_at
 from graphc.ops.axes import SUMMED, Axes
 from graphc.ops.base import Reduction
+from graphc.ops.combine import end_of
 
 _JOINS = {
     "sum": "{0} = {0} + {1};",
@@ -55,11 +54,7 @@ class RowReduction:
         """The neutral element."""
         if self.combine in ("sum", "prod"):
             return int(self.combine == "prod")
-        low = self.combine == "max"
-        if self.dtype in FLOATS:
-            return -np.inf if low else np.inf
-        limits = np.iinfo(DTYPES[self.dtype])
-        return limits.min if low else limits.max
+        return end_of(self.dtype, low=self.combine == "max")
 
     def joined(self, owner: str, other: str) -> str:
         """The C++ statement that combines `other` into the owner's result."""

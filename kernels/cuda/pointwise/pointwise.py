@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from graphc.ir import Graph, Value
 from graphc.kernels.cuda.pointwise.nhwc_to_nchw import turned
@@ -36,7 +35,9 @@ from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
 
 
-def _scheduled(part: PointwiseNest, index: str, large: bool, runs: bool) -> ThreadLoops:
+def _scheduled(
+    part: PointwiseNest, index: str, large: bool, runs: bool, threads: int
+) -> ThreadLoops:
     """The loops over threads of a part, with a run of elements per thread if `runs` is set and
     memory allows it. In a `large` launch a thread has several, unless it is the only one, as all
     its loads would wait in registers. A single element is read only by the thread that stores it,
@@ -49,7 +50,7 @@ def _scheduled(part: PointwiseNest, index: str, large: bool, runs: bool) -> Thre
             nest = in_runs(nest, found.length)
         elif large:
             nest = loads_ahead(nest, 4)
-    return ThreadLoops(nest, part.used, index)
+    return ThreadLoops(nest, part.used, index, threads)
 
 
 def _elements(part: PointwiseNest) -> RegisterProgram:
@@ -84,11 +85,10 @@ def lower_pointwise(node: KernelNode, aligned_with: GridLaunch | None = None) ->
     size, own = sum(p.domain.size for p in parts), bool(aligned_with and aligned_with.owned)
     large, index = size >= BLOCKS * THREADS * 4, index_type(body)
     runs = large or (size >= BLOCKS * THREADS and not own)
-    texts = [_scheduled(part, index, large, runs) for part in parts]
     threads = THREADS
     if len(parts) == 1 and aligned_with and own and not large:
         threads = _equal_share(parts[0].domain.size, aligned_with.grid[0])
-        texts = [replace(text, threads=threads) for text in texts]
+    texts = [_scheduled(part, index, large, runs, threads) for part in parts]
     if len(parts) == 1:
         functors: list[list[str]] = []
         lines = texts[0].lines("block.x()", f"{index}({parts[0].domain.size})")
