@@ -122,7 +122,7 @@ def prepare(case: Case) -> Callable[[], Any]:
         os.environ["GRAPHC_TMA"] = str(int(case.variant == "wgmma_tma"))
     if case.variant == "bfloat16_pairs":
         target = replace(shared_objects.cpu_target(), multiplies_tiles=False)
-        shared_objects.cpu_target = lambda: target  # type: ignore[assignment]
+        shared_objects.cpu_target = lambda: target
     data, workload = case.workload.data(), case.workload
     x, y, step = data.x, data.y, compiled(workload, data, case.mode, options)
     if case.mode == "forward":

@@ -49,6 +49,7 @@ def test_an_empty_environment_gives_the_defaults(monkeypatch, tmp_path):
         ("GRAPHC_CHECK", "nan, race", "check", frozenset({"nan", "race"})),
         ("GRAPHC_DISABLE", "layout,commute", "disable", ("layout", "commute")),
         ("GRAPHC_DENORMALS", "keep", "denormals", "keep"),
+        ("GRAPHC_ISA", "avx2", "isa", "avx2"),
         ("GRAPHC_LOG", "debug", "log", "debug"),
     ],
 )
@@ -72,6 +73,7 @@ def test_each_variable_sets_its_field(monkeypatch, variable, text, field, value)
         ("GRAPHC_MEMORY_LIMIT", "lots", "a number of bytes such as 1500000, 512M or 2G"),
         ("GRAPHC_CHECK", "nan,inf", "a comma-separated list of nan, race, bounds, meaning"),
         ("GRAPHC_DENORMALS", "zero", "flush or keep"),
+        ("GRAPHC_ISA", "sse", "one of sse2, avx2, avx512"),
         ("GRAPHC_LOG", "loud", "one of error, warning, info, debug"),
     ],
 )
@@ -153,7 +155,7 @@ def test_every_variable_is_in_the_readme_or_among_the_switches_for_gpus():
     source = (root / "graphc" / "base" / "config.py").read_text()
     listed = (root / "README.md").read_text() + (root / "docs" / "gpu.md").read_text()
     variables = set(re.findall(r'"(GRAPHC_[A-Z_]+)"', source))
-    assert len(variables) == 21
+    assert len(variables) == 22
     assert not [name for name in sorted(variables) if f"`{name}`" not in listed]
 
 

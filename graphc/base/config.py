@@ -19,6 +19,8 @@ from graphc.base.errors import GraphError
 
 CHECKS = ("nan", "race", "bounds", "meaning")
 DENORMALS = ("flush", "keep")
+INSTRUCTION_SETS = {"sse2": 4, "avx2": 8, "avx512": 16}
+"""Instruction sets that CPU kernels may be built for, with the float32 in a vector register."""
 LOG_LEVELS = ("error", "warning", "info", "debug")
 LIBRARIES = "libraries"
 """What `tune` is for measurements that try libraries too."""
@@ -61,6 +63,8 @@ class Config:
     """Whether kernels run again, within a share of the time, so that less is held."""
     check: frozenset[str] = frozenset()
     """Checks that calls make, and of what passes do: a subset of `CHECKS`."""
+    isa: str = ""
+    """One of `INSTRUCTION_SETS`, for CPU kernels that use no other; "": all that the CPU has."""
     denormals: str = "flush"
     """One of `DENORMALS`: whether kernels take numbers below the smallest normal one for zeros."""
     early_launch: bool = False
@@ -118,6 +122,7 @@ def read(
         memory_search=wanted == "search",
         memory_lean=wanted == "lean",
         check=_setting("GRAPHC_CHECK", _checks) or frozenset(),
+        isa=isa(),
         denormals=denormals(),
         early_launch=early_launch(),
         multiplies_groups=multiplies_groups(),
@@ -156,6 +161,11 @@ def cache_limit() -> int:
 def compile_seconds() -> float:
     """Return the time limit of one compiler command in seconds: GRAPHC_COMPILE_SECONDS."""
     return _given(_setting("GRAPHC_COMPILE_SECONDS", _seconds), Config.compile_seconds)
+
+
+def isa() -> str:
+    """Return the instruction set that CPU kernels are built for, "" for this CPU's: GRAPHC_ISA."""
+    return _setting("GRAPHC_ISA", _isa) or Config.isa
 
 
 def denormals() -> str:
@@ -293,6 +303,12 @@ def _checks(text: str) -> frozenset[str]:
     if not names <= set(CHECKS):
         raise _ExpectedError(f"a comma-separated list of {', '.join(CHECKS)}")
     return names
+
+
+def _isa(text: str) -> str:
+    if text in INSTRUCTION_SETS:
+        return text
+    raise _ExpectedError(f"one of {', '.join(INSTRUCTION_SETS)}")
 
 
 def _denormals(text: str) -> str:

@@ -21,11 +21,12 @@ with one axis more. The families have them; an op outside of these has its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from graphc.base.dtypes import convert, is_narrow, widened
 from graphc.base.errors import BUGS, GraphError, described
 from graphc.ir import DTYPES, FLOATS, INTEGERS, Type
 from graphc.ir import REGISTRY as REGISTRY
@@ -35,6 +36,8 @@ from graphc.ir import Op as Op
 from graphc.ir.affine import Affine as Affine
 from graphc.ir.affine import Iteration as Iteration
 from graphc.ir.affine import Operand as Operand
+from graphc.ir.sum_order import SumOrder
+from graphc.ir.types import dtype_name
 from graphc.ir.vocabulary import Tensors, Vocabulary
 from graphc.ops.axes import (
     SUMMED,
@@ -45,11 +48,17 @@ from graphc.ops.axes import (
     repeated,
     unsliced_axes,
 )
+from graphc.ops.ordered_sum import ordered_contraction, ordered_reduction
 
 NUMBERS = (*INTEGERS, *FLOATS)
 ANY = tuple(DTYPES)
 COMBINES = ("sum", "prod", "max", "min")
 """What kernels combine elements by."""
+ORDERED: dict[str, tuple[Callable[[Array, Array], Array], float]] = {
+    "sum": (np.add, 0.0),
+    "prod": (np.multiply, 1.0),
+}
+"""Combinations of floats whose result depends on the order, with their neutral elements."""
 
 
 @dataclass(frozen=True)
@@ -119,11 +128,16 @@ class Pointwise(Op):
             ) from None
 
 
+@dataclass(frozen=True)
 class Reduction(Op):
     """Combines the elements along `axes` by `combine`: sum, prod, max or min.
 
     The input is one value. `axes` are sorted and not negative; `keepdims` keeps them with size 1.
     """
+
+    order: str = field(default="", kw_only=True)
+    """The order in which elements are combined, as `SumOrder` writes it with the numbers of axes;
+    "" where none is stated."""
 
     in_registers: ClassVar[bool] = True
     combine: ClassVar[str] = ""
@@ -148,9 +162,19 @@ class Reduction(Op):
         kept = [a for a in range(rank) if self.keepdims or a not in axes]
         return ((tuple(SUMMED if a in axes else kept.index(a) for a in range(rank)),),)
 
+    def evaluate(self, *inputs: Array) -> tuple[Array, ...]:
+        if not self.order:
+            return super().evaluate(*inputs)
+        (x,), axes = inputs, self.axes
+        join, identity = ORDERED[self.combine]
+        wide = widened(x) if is_narrow(x.dtype) else x
+        kept = ordered_reduction(SumOrder.parse(self.order), wide, axes, join, identity)
+        result = kept if self.keepdims else kept.squeeze(axes)
+        return (convert(result, x.dtype),)
+
     def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
         axes = tuple(a + 1 for a in self.axes)
-        return (f.emit(replace(self, axes=axes), inputs[0]),)  # type: ignore[type-var]
+        return (f.emit(replace(self, axes=axes), inputs[0]),)
 
     def lack(self, *inputs: Type) -> str:
         if self.combine in COMBINES:
@@ -180,11 +204,28 @@ class View(Op):
         return f"a kernel needs its index, one Affine per axis of {x}, got {got}"
 
 
+@dataclass(frozen=True)
 class Contraction(Op):
     """A sum of products of two operands with affine, zero-padded reads."""
 
+    order: str = field(default="", kw_only=True)
+    """The order in which products are added, as `SumOrder` writes it with the names of `iteration`;
+    "" where none is stated."""
+
     contracts: ClassVar[bool] = True
     in_memory: ClassVar[slice] = slice(None)
+
+    def evaluate(self, *inputs: Array) -> tuple[Array, ...]:
+        if not self.order:
+            return super().evaluate(*inputs)
+        a, b = (widened(x) if is_narrow(x.dtype) else x for x in inputs)
+        types = [Type(x.shape, dtype_name(x.dtype)) for x in inputs]
+        iteration = self.iteration(*types)
+        result = ordered_contraction(SumOrder.parse(self.order), iteration, a, b)
+        (type,) = self.infer(*types)
+        full = np.zeros(type.shape, result.dtype)
+        full[tuple(map(slice, result.shape))] = result
+        return (convert(full, type.numpy_dtype),)
 
     def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
         return (iteration_axes(self.iteration(*inputs), *inputs),)

@@ -98,6 +98,8 @@ def compile(
         >>> bool(step(x, y) > step(x, y))
         True
     """
+    from graphc.kernels.program.sum_orders import order_sums
+    from graphc.ops.loops.bodies import through_bodies
     from graphc.passes import (
         pipeline as passes,  # not before it is needed: they are a tenth of the package's import
     )
@@ -147,6 +149,7 @@ def compile(
         own = ["fuse_columns", "fuse_rows", "fuse_products"] if settings.libraries else []
         left_out = (*settings.disable, *own)
         after = _enabled(passes.after_gradient(precision), left_out)
+        after.append(("order_sums", through_bodies(order_sums)))
 
         def differentiated() -> Differentiated:
             """The graph that the passes behind the gradient begin with."""

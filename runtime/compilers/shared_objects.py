@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
+from graphc.base import config
 from graphc.base.errors import CompileError
 from graphc.base.messages import log
 from graphc.base.target import Target
@@ -127,21 +128,32 @@ def build_object(source: CppSource, headers: str, kind: str) -> bytes:
         return _object(source, headers, compiler, folder).read_bytes()
 
 
-@functools.cache
 def cpu_target() -> Target:
-    """The CPU of this machine as reported by the system, without running a compiler."""
+    """The CPU of this machine as reported by the system, without running a compiler; with
+    GRAPHC_ISA as far as that instruction set goes."""
+    return _cpu_target(config.isa())
+
+
+@functools.cache
+def _cpu_target(isa: str) -> Target:
     features = cpu_features()
-    if "avx512f" in features:
-        lanes, vectors = 16, "avx512"
-    elif "avx2" in features:
-        lanes, vectors = 8, "avx2"
-    else:
-        lanes, vectors = 4, "128 bit"
+    own = "avx512" if "avx512f" in features else "avx2" if "avx2" in features else ""
+    vectors = isa or own or "128 bit"
+    lanes = config.INSTRUCTION_SETS.get(vectors, 4)
     digest = hashlib.sha256(" ".join(features).encode()).hexdigest()[:12]
-    pairs = lanes == 16 and "avx512_bf16" in features and "avx512bw" in features
+    pairs = vectors == own == "avx512" and {"avx512_bf16", "avx512bw"} <= set(features)
     tiles = pairs and {"amx_tile", "amx_bf16"} <= set(features) and allows_tiles()
     arch = f"{platform.machine()} {vectors} {digest}"
     return Target("cpu", lanes, arch, read_caches(), pairs, tiles)
+
+
+def isa_flags() -> tuple[str, ...]:
+    """Compiler flags for GRAPHC_ISA: none where it names what this CPU has, or more, whose wider
+    registers the compiler makes of those that there are."""
+    isa = config.isa()
+    wider = {"sse2": "avx2", "avx2": "avx512f"}.get(isa)
+    level = {"sse2": "x86-64", "avx2": "x86-64-v3"}.get(isa)
+    return (f"-march={level}", "-mtune=native") if level and wider in cpu_features() else ()
 
 
 def allows_tiles() -> bool:

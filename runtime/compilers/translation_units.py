@@ -98,17 +98,18 @@ def build_kernels(
 def kernel_keys(kernels: Mapping[str, Kernel], lanes: int | None = None) -> dict[str, str]:
     """The key of each kernel's object in the cache, by the kernel's name."""
     compiler, headers = find_compiler(), headers_digest(KERNEL_HEADERS / "cpu")
-    flags = _flags(lanes)[:1]
+    flags = _flags(lanes)[:-1]
     return {n: key(kernel.canonical, headers, flags, compiler) for n, kernel in kernels.items()}
 
 
 def toolchain() -> str:
     """The digest of what kernels are built with: compiler, flags, headers, CPU features."""
-    return key("", headers_digest(KERNEL_HEADERS / "cpu"), _flags(None)[:1], find_compiler())
+    return key("", headers_digest(KERNEL_HEADERS / "cpu"), _flags(None)[:-1], find_compiler())
 
 
 def _flags(lanes: int | None) -> tuple[str, ...]:
-    return (f"-DGRAPHC_LANES={lanes or shared_objects.cpu_target().lanes}", f"-I{KERNEL_HEADERS}")
+    width = lanes or shared_objects.cpu_target().lanes
+    return (f"-DGRAPHC_LANES={width}", *shared_objects.isa_flags(), f"-I{KERNEL_HEADERS}")
 
 
 @contextlib.contextmanager
