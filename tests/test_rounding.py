@@ -131,6 +131,14 @@ def test_a_difference_of_equal_squares_is_zero(device: str):
     assert not any(a.any() for a in (*differences, further, last))
 
 
+def test_the_first_of_two_products_is_fused():
+    function = lambda x, y, z, w: x * y + z * w  # noqa: E731
+    specs = [graphc.spec((9,))] * 4
+    text = str(graphc.compile(function, *specs, device="cpu").graph)
+    assert "fma(%x, %y, %multiply.1)" in text
+    assert text.count("multiply(") == 1
+
+
 def test_a_multiply_add_of_numbers_is_a_number():
     x = np.float32(1.5)
     for device in ("reference", "cpu"):

@@ -5,9 +5,9 @@
     c - a * b  ->  fnma(a, b, c)
 
 Kernels are compiled without leave to fuse products on their own, so that what is rounded is what
-the graph says, whatever the compiler and the instruction set. A sum of two products of the kernel
-stays as it is: which of them to round is arbitrary, and x * x - y * y is 0 where x is y. So does a
-sum that a reduction adds up, whose factors may be taken out of it, and one with a product of fewer
+the graph says, whatever the compiler and the instruction set. Of a sum of two products the first
+is fused; a difference of two stays as it is, so that x * x - y * y is 0 where x is y. So does a sum
+that a reduction adds up, whose factors may be taken out of it, and one with a product of fewer
 elements, which is computed once for many.
 """
 
@@ -100,7 +100,9 @@ def _summed(node: Node, products: Mapping[Value, Node], made: Set[Value]) -> Nod
     if fused is None:
         return node
     x, y = node.inputs
-    if (x in made) == (y in made) or (x not in products and y not in products):
+    if x in made and y in made and isinstance(node.op, Subtract):
+        return node
+    if x not in products and y not in products:
         return node
     product, other = (products[x], y) if x in products else (products[y], x)
     if product.output.type.shape != node.output.type.shape:

@@ -61,12 +61,9 @@ INLINE vec<float> scale(vec<float> p, vec<float> n) {
   return p * power_of_two(half) * power_of_two(whole - half);
 #endif
 }
-INLINE vec<float> nearest(vec<float> x) {  // |x| < 2^22
-#if defined(GRAPHC_AVX512)
-  return __builtin_ia32_rndscaleps_mask(x, 8, x, (unsigned short)-1, 4);
-#else
-  return (x + 12582912.f) - 12582912.f;
-#endif
+// The whole number nearest to a * b, which is rounded once; |a * b| < 2^22.
+INLINE vec<float> nearest_product(float a, vec<float> b) {
+  return fma(a, b, splat(12582912.f)) - 12582912.f;
 }
 
 // x = n ln 2 + r with |r| <= ln 2 / 2.
@@ -74,7 +71,7 @@ struct ByLn2 {
   vec<float> n, r;
 };
 INLINE ByLn2 reduce_by_ln2(vec<float> x) {
-  const vec<float> n = nearest(x * 1.44269504f);
+  const vec<float> n = nearest_product(1.44269504f, x);
   return {n, fma(2.12194440e-4f, n, fma(-0.693359375f, n, x))};
 }
 // (e^r - 1 - r) / r^2
