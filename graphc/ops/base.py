@@ -36,6 +36,7 @@ from graphc.ir import Op as Op
 from graphc.ir.affine import Affine as Affine
 from graphc.ir.affine import Iteration as Iteration
 from graphc.ir.affine import Operand as Operand
+from graphc.ir.ordered_sum import ordered_contraction, ordered_reduction
 from graphc.ir.sum_order import SumOrder
 from graphc.ir.types import dtype_name
 from graphc.ir.vocabulary import Tensors, Vocabulary
@@ -48,7 +49,6 @@ from graphc.ops.axes import (
     repeated,
     unsliced_axes,
 )
-from graphc.ops.ordered_sum import ordered_contraction, ordered_reduction
 
 NUMBERS = (*INTEGERS, *FLOATS)
 ANY = tuple(DTYPES)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from graphc.base.dtypes import Array
 from graphc.base.multiply_add import fma
-from graphc.ir import Array
 from graphc.ir.affine import Affine, Iteration, Operand
 from graphc.ir.sum_order import SumOrder
 
