@@ -1,33 +1,22 @@
 """Lower a fused node to the kernel of a target.
 
-The runtime asks for kernels here and imports no printer of a device.
+The runtime asks for kernels here and imports no printer of a device. A printer is imported when a
+kernel is first lowered for its device.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from graphc.base.target import Target
 from graphc.ir import Node
-from graphc.kernels.cpu.contract.contract import contract_candidates
-from graphc.kernels.cpu.lower import lower_cpu
-from graphc.kernels.cpu.pointwise.transpose import lower_relayout
-from graphc.kernels.cuda.joined.joined_launch import joined_kernel as joined_kernel
-from graphc.kernels.cuda.libraries.call_kernel import call_kernel as call_kernel
-from graphc.kernels.cuda.libraries.call_kernel import call_of as call_of
-from graphc.kernels.cuda.lower import cuda_candidates, lower_cuda
-from graphc.kernels.cuda.lower import lower_members as lower_members
+from graphc.kernels.program.calls import Call
+from graphc.kernels.program.joined import JoinedStep
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.ops.fused import KernelNode
 
-CANDIDATES: dict[str, Callable[[KernelNode, Target, bool], list[Kernel]]] = {
-    "cpu": lambda node, target, looped: list(contract_candidates(node, target)),
-    "cuda": cuda_candidates,
-    "sim": cuda_candidates,
-}
-"""By device: lists the kernels that may compute a contraction, the best by the model first."""
 CALLS_PER_NODE = 8
 """Python calls that a walk through a body makes per node; more than expression.py nests."""
 
@@ -42,13 +31,14 @@ def lower(
     blocks own rows or patches, if the loop has one: a pointwise kernel divides its work among
     blocks in the same way.
     """
-    if isinstance(node, KernelNode):
-        with _deep_enough(node):
-            if target.device == "cpu":
-                return lower_cpu(node, target)
-            return lower_cuda(node, target, in_loop=in_loop, aligned_with=aligned_with)
-    assert node.op.name == "relayout", f"{node.op.name} is not a kernel"
-    return (lower_relayout if target.device == "cpu" else lower_cuda)(node, target)
+    with _deep_enough(node):
+        if target.device == "cpu":
+            from graphc.kernels.cpu.lower import lower_cpu
+
+            return lower_cpu(node, target)
+        from graphc.kernels.cuda.lower import lower_cuda
+
+        return lower_cuda(node, target, in_loop=in_loop, aligned_with=aligned_with)
 
 
 def lower_step(node: KernelNode, all_steps: Kernel, target: Target) -> Kernel | None:
@@ -56,6 +46,8 @@ def lower_step(node: KernelNode, all_steps: Kernel, target: Target) -> Kernel | 
     bits; else None. CPU kernels never promise that."""
     if target.device == "cpu":
         return None
+    from graphc.kernels.cuda.lower import lower_cuda
+
     with _deep_enough(node):
         kernel = lower_cuda(node, target, all_steps.summation_order)
     order = all_steps.summation_order
@@ -75,14 +67,52 @@ def candidates(node: Node, target: Target, in_loop: bool = False) -> list[Kernel
     if owns or not isinstance(node, KernelNode) or node.op.template != "contract":
         return [first]
     with _deep_enough(node):
-        return CANDIDATES[target.device](node, target, in_loop)
+        if target.device == "cpu":
+            from graphc.kernels.cpu.contract.contract import contract_candidates
+
+            return list(contract_candidates(node, target))
+        from graphc.kernels.cuda.lower import cuda_candidates
+
+        return cuda_candidates(node, target, in_loop)
+
+
+def joined_kernel(name: str, parts: Sequence[JoinedStep], arguments: int) -> Kernel:
+    """The kernel of a joined launch that runs `parts` and takes `arguments` addresses."""
+    from graphc.kernels.cuda.joined import joined_launch
+
+    return joined_launch.joined_kernel(name, parts, arguments)
+
+
+def lower_members(group: KernelNode) -> dict[str, Kernel]:
+    """The kernels of a group's nodes, by their first output: separate launches with the group's
+    bits."""
+    from graphc.kernels.cuda import lower
+
+    return lower.lower_members(group)
+
+
+def call_of(node: Node) -> Call | None:
+    """The library call that can replace a node's kernel; None if there is none."""
+    from graphc.kernels.cuda.libraries import call_kernel
+
+    return call_kernel.call_of(node)
+
+
+def call_kernel(node: KernelNode, call: Call, library: str, rank: int, workspace: int) -> Kernel:
+    """The kernel that calls `library` with the algorithm of this `rank` in its heuristic's
+    proposals, which takes `workspace` bytes."""
+    from graphc.kernels.cuda.libraries import call_kernel
+
+    return call_kernel.call_kernel(node, call, library, rank, workspace)
 
 
 @contextmanager
-def _deep_enough(node: KernelNode) -> Iterator[None]:
+def _deep_enough(node: Node) -> Iterator[None]:
     """Raise Python's recursion limit for walks along the longest chain of the node's body."""
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(limit + CALLS_PER_NODE * len(node.body.nodes))
+    limit, length = sys.getrecursionlimit(), 1
+    if isinstance(node, KernelNode):
+        length = len(node.body.nodes)
+    sys.setrecursionlimit(limit + CALLS_PER_NODE * length)
     try:
         yield
     finally:

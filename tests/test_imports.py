@@ -55,6 +55,7 @@ LAZY = {
     "program.compiler": "passes are imported by the first compile",
     "program.loading": "lowering and devices likewise",
     "program.plan_cache": "the runtime likewise",
+    "kernels.lower": "a device's printer is imported when a kernel is lowered for it",
     "runtime.cuda.device": "PyCUDA and the simulator are imported where they are used",
     "ir.graph": "notebooks alone want HTML",
     "runtime.plan.plan": "notebooks alone want HTML",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
 import numpy as np
 
@@ -47,6 +46,8 @@ def _fma64(a: Array, b: Array, c: Array) -> Array:
 
 def _exact(a: float, b: float, c: float) -> float:
     """The same of finite numbers, by fractions."""
+    from fractions import Fraction  # not worth an import of all programs
+
     total = Fraction(a) * Fraction(b) + Fraction(c)
     if total == 0:
         return a * b + c

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from graphc.base.target import Target
+from graphc.ir import Node
 from graphc.kernels.cpu.attention.attend import lower_attend
 from graphc.kernels.cpu.contract.contract import lower_contract
 from graphc.kernels.cpu.index.index import lower_index
 from graphc.kernels.cpu.index.scatter import lower_scatter
 from graphc.kernels.cpu.pointwise.pointwise import lower_pointwise
+from graphc.kernels.cpu.pointwise.transpose import lower_relayout
 from graphc.kernels.cpu.prefix.prefix import lower_prefix
 from graphc.kernels.cpu.prefix.sort import lower_sort
 from graphc.kernels.cpu.reduce.reduction_kernel import lower_reduce
@@ -29,8 +31,11 @@ TEMPLATES = {
 """The lowering function of each template."""
 
 
-def lower_cpu(node: KernelNode, target: Target) -> Kernel:
-    """The C++ kernel of a fused node."""
+def lower_cpu(node: Node, target: Target) -> Kernel:
+    """The C++ kernel of a fused node or a relayout."""
+    if not isinstance(node, KernelNode):
+        assert node.op.name == "relayout", f"{node.op.name} is not a kernel"
+        return lower_relayout(node, target)
     if not any(v.type.size for v in node.outputs):
         return make_kernel(node, [entry(node, [])], phases=(1,))
     moved, offsets = moved_inputs(node)

@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from statistics import median, quantiles
 from typing import Any, Protocol
 
 import numpy as np
@@ -248,7 +247,7 @@ def decide(samples: Mapping[int, Sequence[float]]) -> tuple[int, float]:
     """(streams, noise) from the ratios of each round to its two calls of one stream. The noise is
     how far those two differ: their ratio's median from 1, or its uncertainty."""
     again = [b / a for a, b in zip(samples[1], samples[0], strict=True)]
-    noise = max(abs(median(again) - 1), uncertainty(again))
+    noise = max(abs(float(np.median(again)) - 1), uncertainty(again))
     ratios = {n: ratio(samples, n) for n in samples if n > 1}
     best = min(ratios.values())
     if best >= 1 - max(LEAST_DIFFERENCE, noise):
@@ -260,19 +259,19 @@ def decide(samples: Mapping[int, Sequence[float]]) -> tuple[int, float]:
 def ratio(samples: Mapping[int, Sequence[float]], count: int) -> float:
     """The median time of `count` streams as a fraction of one stream's in the same round."""
     rounds = zip(samples[count], samples[1], samples[0], strict=True)
-    return median(2 * t / (a + b) for t, a, b in rounds)
+    return float(np.median([2 * t / (a + b) for t, a, b in rounds]))
 
 
 def uncertainty(ratios: Sequence[float]) -> float:
     """Half the width of the interval that contains the median with about 95 per cent: 1.57
     interquartile ranges over the root of the count (McGill, Tukey and Larsen, 1978)."""
-    low, _, high = quantiles(ratios, n=4)
-    return 1.57 * (high - low) / math.sqrt(len(ratios))
+    low, high = np.quantile(ratios, (0.25, 0.75), method="weibull")
+    return 1.57 * float(high - low) / math.sqrt(len(ratios))
 
 
 def _figures(samples: Mapping[int, Sequence[float]], noise: float, plans: dict[int, Plan]) -> str:
     times = [
-        f"{n}: {1e6 * median(samples[n]):.0f} us"
+        f"{n}: {1e6 * np.median(samples[n]):.0f} us"
         + (f" ({ratio(samples, n):.3f} of 1 stream)" if n > 1 else "")
         + f", {plan.peak_bytes} bytes"
         for n, plan in plans.items()

@@ -127,9 +127,8 @@ def reuse_edges(tasks: Tasks, starts: Mapping[int, int], order: Sequence[int]) -
     edges = [0] * len(tasks.tasks)
     for new in sorted(uses, key=lambda b: place[writer[b]]):
         span = slice(*(cuts[cut] for cut in spans[new]))
-        for old in np.unique(owner[span]):
-            if old >= 0:
-                edges[writer[new]] |= uses[int(old)] & ~(1 << writer[new])
+        for old in set(owner[span].tolist()) - {-1}:
+            edges[writer[new]] |= uses[old] & ~(1 << writer[new])
         owner[span] = new
     return edges
 
