@@ -18,7 +18,7 @@ Where a stream reuses memory of another, the planner adds that to the dependenci
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -175,21 +175,44 @@ def _critical_first(
 
 def _chains(reduced: Sequence[int], order: Sequence[int], way: Sequence[float]) -> list[int]:
     """The chain of each task; tasks with long paths are matched first."""
-    edges = [(j, ~i) for i in order for j in bits(reduced[i])]
-    edges.sort(key=lambda e: (-way[e[0]] - way[~e[1]], e[0], -e[1]))
-    import networkx as nx  # a third of a small model's compile, which one stream does without
-
-    bipartite = nx.Graph()
-    bipartite.add_nodes_from(order)
-    bipartite.add_edges_from(edges)
-    matching = nx.bipartite.hopcroft_karp_matching(bipartite, order)
+    edges = [(j, i) for i in order for j in bits(reduced[i])]
+    edges.sort(key=lambda e: (-way[e[0]] - way[e[1]], e[0], e[1]))
+    successor = maximum_matching(edges)
     chain, number = [-1] * len(order), 0
     for i in order:
         if chain[i] < 0:
             chain[i], number = number, number + 1
-        if i in matching:
-            chain[~matching[i]] = chain[i]
+        if i in successor:
+            chain[successor[i]] = chain[i]
     return chain
+
+
+def maximum_matching(edges: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """The partner on the right of each matched number on the left, by augmenting paths (Kuhn,
+    1955). Earlier edges are preferred. `import networkx` takes longer than a small model's
+    compile."""
+    beside: dict[int, list[int]] = {}
+    for left, right in edges:
+        beside.setdefault(left, []).append(right)
+    partner, taken = dict[int, int](), dict[int, int]()
+    for root in beside:
+        reached, queue = dict[int, int](), [root]
+        free: int | None = None
+        for left in queue:
+            for right in (r for r in beside[left] if r not in reached):
+                reached[right] = left
+                if right not in taken:
+                    free = right
+                    break
+                queue.append(taken[right])
+            if free is not None:
+                break
+        while free is not None:  # exchange along the path back to the root
+            left = reached[free]
+            before = partner.get(left)
+            partner[left], taken[free] = free, left
+            free = before
+    return partner
 
 
 class _Folding:

@@ -8,7 +8,7 @@ import pytest
 
 from graphc.runtime.plan.plan import Launch, Plan, Record, Wait
 from graphc.runtime.planner.planner import make_plan
-from graphc.runtime.planner.streams import transitive_reduction
+from graphc.runtime.planner.streams import maximum_matching, transitive_reduction
 from tests.runtime.brute_force import conflict, happens_before
 from tests.runtime.random_graphs import (
     add_updates,
@@ -153,3 +153,30 @@ def test_transitive_reduction_is_that_of_networkx(seed: int) -> None:
     graph = nx.DiGraph(edges)
     expected = set(nx.transitive_reduction(graph).edges)
     assert {(i, j) for j in range(count) for i in range(count) if reduced[j] >> i & 1} == expected
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_matching_is_one_and_has_the_most_pairs(seed):
+    generator = random.Random(seed)
+    count = generator.randint(1, 40)
+    edges = [
+        (i, j)
+        for i in range(count)
+        for j in range(count)
+        if generator.random() < generator.choice((0.02, 0.1, 0.4))
+    ]
+    generator.shuffle(edges)
+    found = maximum_matching(edges)
+    assert set(found.items()) <= set(edges)
+    assert len(set(found.values())) == len(found)
+    graph = nx.Graph((i, ~j) for i, j in edges)
+    left = [i for i in graph if i >= 0]
+    expected = nx.bipartite.hopcroft_karp_matching(graph, left) if left else {}
+    assert 2 * len(found) == len(expected)
+
+
+def test_matching_thousands_of_tasks_takes_little_time():
+    edges = [(i, j) for i in range(6000) for j in (i + 1, i + 2, i + 7)]
+    start = time.process_time()
+    assert len(maximum_matching(edges)) == 6000
+    assert time.process_time() - start < 2
