@@ -4,8 +4,8 @@ A contraction adds its products one after the other, in the order of the loops o
 so that neither the tile nor the width of registers nor the batch changes a bit:
 
     matmul          k
-    conv2d          c/16,r,c,s
-    conv2d_dgrad    k/16,r,k,s
+    conv2d          c,r,s
+    conv2d_dgrad    k,r,s
     conv2d_wgrad    n,p,q
 
 Where a layout puts the images of both operands of a weight gradient into lanes, the lanes are added
@@ -71,10 +71,10 @@ def _order(nest: Nest, target: Target) -> str:
     return contraction_order(nest)
 
 
-def stated_order(nest: Nest) -> str:
+def stated_order(nest: Nest, target: Target) -> str:
     """The order in the node of a contraction, or the one that `order_sums` would state."""
     assert isinstance(nest.node.op, Contraction)
-    return nest.node.op.order or contraction_order(nest)
+    return nest.node.op.order or _order(nest, target)
 
 
 def _suits_winograd(nest: Nest) -> bool:
@@ -92,9 +92,6 @@ def contraction_order(nest: Nest) -> str:
     if nest.node.output.type.dtype not in FLOATS:
         return ""
     names = [nest.axes[a].name for a in nest.summed]
-    if nest.node.op.name in ("conv2d", "conv2d_dgrad"):
-        channel, row, column = names
-        return f"{channel}/{LANES},{row},{channel},{column}"
     lanes = {read.lanes for read in (nest.a, nest.b)}
     if nest.node.op.name == "conv2d_wgrad" and lanes == {nest.summed[0]}:
         image, *pixels = names

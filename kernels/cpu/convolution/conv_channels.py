@@ -3,8 +3,7 @@
 The rows of a tile are pixels, its columns registers of output channels. The weight has its output
 channels in lanes too, so that a step is one channel of x at one tap: a few registers of the weight,
 each multiplied by one broadcast element per pixel. The sums of a tile stay in registers and take
-one product after the other: for blocks of `LANES` channels, for rows of taps, for channels of the
-block, for taps. A block is several registers of channels where those are narrower.
+one product after the other, channel by channel.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from dataclasses import dataclass, replace
 
 from graphc.base.target import Target
 from graphc.ir import FLOATS
-from graphc.ir.sum_order import LANES
 from graphc.kernels.cpu.contract.epilogue import tile_epilogue
 from graphc.kernels.cpu.contract.index_text import constant, integers
 from graphc.kernels.cpu.contract.kernel_text import functor, setup, sum_parameters
@@ -108,9 +106,9 @@ class _ChannelLoops:
         self.vectors = self.extents[K] // target.lanes
         x = nest.a
         assert self.extents[K] % target.lanes == 0 and x.lanes in (None, C), "whole registers"
-        self.block = target.lanes if x.lanes == C else min(self.extents[C], LANES)
+        self.block = target.lanes if x.lanes == C else self.extents[C]
         assert self.extents[C] % self.block == 0, "whole blocks of channels"
-        assert self.together > 1 or stated_order(nest) == self.order, nest.node.op
+        assert stated_order(nest, target) in ("", self.order), nest.node.op
         assert not x.quotients and not nest.b.quotients and not nest.b.borders
         self.rows = [b for b in x.borders if b.axes <= {P, R}]
         self.columns = [b for b in x.borders if b.axes <= {Q, S} and b not in self.rows]
@@ -129,8 +127,7 @@ class _ChannelLoops:
     @property
     def order(self) -> str:
         """The order in which the loops of conv_channels.h add products one at a time."""
-        channel, row, column = (self.nest.axes[a].name for a in (C, R, S))
-        return f"{channel}/{LANES},{row},{channel},{column}"
+        return ",".join(self.nest.axes[a].name for a in (C, R, S))
 
     def _candidates(self) -> Iterator[_TileSizes]:
         registers, (n, width) = self.target.registers, (self.extents[N], self.extents[Q])
@@ -205,7 +202,8 @@ class _ChannelLoops:
         columns = ", ".join(f"{{{c.start}, {c.tiles}, {c.size}}}" for c in self.cuts)
         products = sizes.images * sizes.columns * sizes.vectors * extents[S]
         pairs = block // self.together
-        fitting = (u for u in (8, 4, 2) if pairs % u == 0 and u * products <= TEXT)
+        counts = (8, 4, 2) if extents[R] == 1 else ()
+        fitting = (u for u in counts if pairs % u == 0 and u * products <= TEXT)
         steps = {
             "X_0": x.offset,
             "X_N": x.strides[N],
@@ -213,7 +211,7 @@ class _ChannelLoops:
             "X_Q": x.strides[Q],
             "X_R": x.strides[R],
             "X_S": x.strides[S],
-            "X_B": x.block if laned else block * x.strides[C],
+            "X_B": x.block,
             "X_C": 1 if laned else x.strides[C],
             "W_0": w.offset,
             "W_K": w.block,
@@ -227,7 +225,6 @@ class _ChannelLoops:
             integers(N=extents[N], P=extents[P], IMAGES=sizes.images),
             integers(TAPS=extents[S], ROWS_OF_TAPS=extents[R], UNROLL=next(fitting, 1)),
             integers(BLOCKS_OF_C=extents[C] // block, BLOCK_OF_C=block),
-            integers(TOGETHER=LANES // block if laned else 1),
             f"    static constexpr long {', '.join(f'{k} = {v}' for k, v in steps.items())};",
             f"    static constexpr Cut columns[] = {{{columns}}};",
             f"    static constexpr Cut vectors[] = {{{', '.join(vectors)}}};",

@@ -87,7 +87,7 @@ class _ChannelGradientLoops:
         if 4 * sum(self._pair_counts().values()) > STACK_BYTES:
             self.images = 1
             self._choose()
-        assert self.together > 1 or stated_order(nest) == self.order, nest.node.op
+        assert stated_order(nest, target) in ("", self.order), nest.node.op
 
     def _choose(self) -> None:
         self.sizes = min(self._candidates(), key=self._cycles)
