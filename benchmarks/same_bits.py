@@ -31,7 +31,7 @@ from benchmarks.workload import Array, Data, Workload
 from graphc.base.config import INSTRUCTION_SETS
 from graphc.ir.state import elements
 from graphc.program import Program
-from graphc.runtime.cpu.executable import CpuExecutable, _types
+from graphc.runtime.cpu.executable import _types
 from graphc.runtime.plan.plan import Launch, Step
 
 ROWS: dict[str, Workload] = {
@@ -199,13 +199,12 @@ def _traces(workload: Workload, mode: str, variants: Iterable[Variant]) -> list[
 
 def _written(program: Program, inputs: list[Array]) -> Trace:
     executable: Any = program._executable
-    assert isinstance(executable, CpuExecutable)
     types, trace = _types(executable.plan, executable._graph), Trace()
 
     def record(step: Step, _: object, io: Any, iterations: Any, reads: object) -> None:
         for place in step.writes if isinstance(step, Launch) else ():
             type = types.get(place.value)
-            if type is not None:
+            if type is not None and isinstance(step, Launch):
                 array = executable._places.array(place.at(iterations), type, io)
                 trace.append((step.kernel, place.value, elements(array, type).copy()))
 
@@ -243,7 +242,9 @@ def main() -> None:
     isas = [*INSTRUCTION_SETS] if options.all else options.isa
     results = []
     for name in options.rows or ROWS:
-        results.append(train(name, train_variants(isas, (False, True) if options.all else (False,))))
+        results.append(
+            train(name, train_variants(isas, (False, True) if options.all else (False,)))
+        )
         results.append(forward(name, isas))
         print(results[-2], results[-1], sep="\n", flush=True)
     sys.exit(any(r.difference for r in results))

@@ -158,7 +158,9 @@ def test_functions_have_the_same_bits_at_every_width(libraries: dict[int, ctypes
         inputs = (x, far) if name.startswith("two") else (x,)
         first, *others = (call(libraries[width], name, *inputs) for width in WIDTHS)
         for other in others:
-            same = (first.view(np.int32) == other.view(np.int32)) | np.isnan(first) & np.isnan(other)
+            same = (first.view(np.int32) == other.view(np.int32)) | np.isnan(first) & np.isnan(
+                other
+            )
             assert same.all(), (name, x[~same][:4], first[~same][:4], other[~same][:4])
 
 
