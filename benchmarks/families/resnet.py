@@ -37,6 +37,8 @@ class Block:
 @dataclass(frozen=True)
 class ResNet(Workload):
     depth: int = 18
+    pixels: int = PIXELS
+    classes: int = CLASSES
 
     def blocks(self) -> Iterator[Block]:
         inputs = 64
@@ -54,7 +56,7 @@ class ResNet(Workload):
 
     @property
     def gflop(self) -> float:
-        extent = PIXELS // 2
+        extent = self.pixels // 2
         terms = extent**2 * 64 * 3 * 7 * 7
         extent //= 2
         inputs = 64
@@ -66,7 +68,7 @@ class ResNet(Workload):
                 inputs = outputs
             if block.projected:
                 terms += (before // block.stride) ** 2 * block.outputs * block.inputs
-        return 2e-9 * self.batch * (terms + inputs * CLASSES)
+        return 2e-9 * self.batch * (terms + inputs * self.classes)
 
     def data(self) -> Data:
         draws = Draws(self.name)
@@ -84,9 +86,9 @@ class ResNet(Workload):
                 inputs = outputs
             if block.projected:
                 normalised(f"{block.name}.projection", (inputs, block.inputs, 1, 1))
-        draws.layer("fc", (CLASSES, inputs))
-        x = draws.generator.randn(self.batch, 3, PIXELS, PIXELS).astype(np.float32)
-        y = draws.generator.randint(0, CLASSES, self.batch).astype(np.int32)
+        draws.layer("fc", (self.classes, inputs))
+        x = draws.generator.randn(self.batch, 3, self.pixels, self.pixels).astype(np.float32)
+        y = draws.generator.randint(0, self.classes, self.batch).astype(np.int32)
         return Data(draws.parameters, x, y, draws.statistics)
 
     def forward(self, lib: Any, p: Tensors, x: Any, training: bool) -> Any:

@@ -72,6 +72,9 @@ def symbol(name: str) -> str:
     return name.strip(">").replace("<", "_")
 
 
+PAIRS = ("pow", "maximum", "minimum", "atan2", "hypot", "copysign", "fmod", "nextafter")
+"""Functions of two arguments."""
+
 SOURCE = (
     '#include "cpu/shared/special.h"\nusing namespace graphc;\n'
     + "".join(
@@ -82,21 +85,32 @@ SOURCE = (
     + "".join(
         f'extern "C" void two_{name}(const float* x, const float* z, float* y, long n) '
         f"{{ for (long i = 0; i < n; i += W) store(y + i, {name}(load(x + i), load(z + i))); }}\n"
-        for name in ("pow", "maximum", "atan2", "hypot", "copysign", "fmod", "nextafter")
+        for name in PAIRS
     )
 )
 SPECIALS = [0, -0.0, 1, -1, 2, -2, 0.5, -0.5, np.inf, -np.inf, np.nan, 3, -3, 1e-40, 1e30, 7]
 
 
-@pytest.fixture(scope="module", params=[4, 8, 16], ids=lambda n: f"{n} lanes")
-def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
+WIDTHS = (4, 8, 16)
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[int, ctypes.CDLL]:
     """The functions at each width: the compiler emulates what the machine has not."""
     folder: Path = tmp_path_factory.mktemp("elementary")
     (folder / "functions.cpp").write_text(SOURCE)
-    command = [*find_compiler().command, *FLAGS, "-Wno-psabi", f"-I{KERNEL_HEADERS}"]
-    command += [f"-DGRAPHC_LANES={request.param}", str(folder / "functions.cpp")]
-    subprocess.run([*command, "-o", str(folder / "functions.so")], check=True)
-    return ctypes.CDLL(str(folder / "functions.so"))
+    found = {}
+    for width in WIDTHS:
+        command = [*find_compiler().command, *FLAGS, "-Wno-psabi", f"-I{KERNEL_HEADERS}"]
+        command += [f"-DGRAPHC_LANES={width}", str(folder / "functions.cpp")]
+        subprocess.run([*command, "-o", str(folder / f"functions{width}.so")], check=True)
+        found[width] = ctypes.CDLL(str(folder / f"functions{width}.so"))
+    return found
+
+
+@pytest.fixture(scope="module", params=WIDTHS, ids=lambda n: f"{n} lanes")
+def library(request: pytest.FixtureRequest, libraries: dict[int, ctypes.CDLL]) -> ctypes.CDLL:
+    return libraries[request.param]
 
 
 def call(library: ctypes.CDLL, name: str, *inputs: Array) -> Array:
@@ -134,6 +148,20 @@ def test_functions_are_within_a_few_units_of_the_last_place(
     function, units = FUNCTIONS[name], units_of(name)
     with np.errstate(all="ignore"):
         check(call(library, f"one_{symbol(name)}", x), function(x.astype(np.float64)), units)
+
+
+def test_functions_have_the_same_bits_at_every_width(libraries: dict[int, ctypes.CDLL]) -> None:
+    """NaN may differ in what it carries."""
+    x = every_kind_of_float(70_001)
+    far = np.random.default_rng(1).permutation(x)
+    for name in [*map("one_{}".format, map(symbol, FUNCTIONS)), *map("two_{}".format, PAIRS)]:
+        inputs = (x, far) if name.startswith("two") else (x,)
+        first, *others = (call(libraries[width], name, *inputs) for width in WIDTHS)
+        for other in others:
+            same = (first.view(np.int32) == other.view(np.int32)) | np.isnan(first) & np.isnan(
+                other
+            )
+            assert same.all(), (name, x[~same][:4], first[~same][:4], other[~same][:4])
 
 
 def test_pow_is_exact_on_specials_and_close_elsewhere(library: ctypes.CDLL) -> None:

@@ -3,12 +3,17 @@
 //
 // A block of queries (forward, dq) or of keys (dk, dv) lies in the lanes: up to REGISTERS registers of W places per feature. What
 // belongs to the block is copied once, feature by feature; running maxima and sums are registers. The other side streams past in
-// steps of at most STEP places, read in place as scalars that multiply registers. All products are of one form,
+// steps of STEP places from a multiple of STEP on, read in place as scalars that multiply registers. All products are of one form,
 //
 //   out[r][place] = start + sum over s of a[r * ROW + s * STRIDE] * b[s][place]
 //
 // with r, s = key, feature for scores and feature, key for what the weights multiply; only the strides differ. Under a causal mask
-// registers that see nothing of a step are left out of it.
+// registers that see nothing of a step are left out of it, and a step ends with the last place that any register sees.
+//
+// The order of sums. A score adds features in ascending order. A step adds its weights key by key to a sum of its own, which is then
+// added to that of the steps before; weights times v it adds key by key to what the steps before have left, times the factor of the
+// new maximum. In the gradients dq adds keys, and dk and dv heads and then queries, in ascending order. What a mask hides adds zeros.
+// So neither the size of blocks nor W changes a bit.
 //
 // A Shape holds the constants: T; the extents N, HEADS, KEY_HEADS, QUERIES, KEYS, FEATURES (of q and k) and VALUES (of v); CAUSAL;
 // SCALE; MASKED and the mask's element type Mask; DROPOUT, SEED and NUMBER; Rounded, as what weights are multiplied; the Strides Q, K, V, DY (rows are places,
@@ -26,7 +31,6 @@ namespace graphc::attend {
 constexpr int ROWS = 6;  // of sums in registers, beside 4 registers of b: 24 sums
 constexpr int STEP =
     48;  // streamed places at once: multiples of ROWS, so that only the last ones leave a rest
-constexpr int DIAGONAL = 24;  // the same where a causal mask cuts
 template <long A, long B, long C, long D> struct Strides {
   static constexpr long n = A, head = B, row = C, column = D;
 };
@@ -210,11 +214,16 @@ template <class S> INLINE Register<S> rounded(Register<S> x) {
   else return x;
 }
 
+// The places of a step from u on if nothing is seen from `end` on: whole rows of tile(), or all that are left of EXTENT.
+template <long EXTENT> INLINE long step_places(long u, long end) {
+  const long seen = (end - u + ROWS - 1) / ROWS * ROWS;
+  return least(least(seen, STEP), EXTENT - u);
+}
 // Streams the keys past a block of queries: step<registers>(u, count, first register).
 template <class S, int V, class Step> INLINE void each_key_step(long t, const Step& step) {
   const long end = S::CAUSAL ? least(S::KEYS, t + V * W) : S::KEYS;
-  for (long u = 0, count; u < end; u += count) {
-    count = least(S::CAUSAL && u + STEP > t ? DIAGONAL : STEP, S::KEYS - u);
+  for (long u = 0; u < end; u += STEP) {
+    const long count = step_places<S::KEYS>(u, end);
     const long first = S::CAUSAL ? most(u - t, 0) / W : 0;
     const auto call = [&]<int N>() INLINED { step.template operator()<N>(u, count, int(first)); };
     if constexpr (S::CAUSAL) with_registers<V>(V - first, call);

@@ -5,6 +5,8 @@
 #include "cpu/attention/attend.h"
 
 namespace graphc::attend {
+constexpr int DIAGONAL = 24;  // queries of a step that a causal mask cuts
+
 // A block of queries, what it has gathered, and its sums.
 template <class S> struct QueryBlock {
   using T = typename S::T;

@@ -2,12 +2,14 @@
 //
 // A state holds what a register's worth of elements have come to: `value`, for extremes also `place`. join(a, b) is the state of
 // a's elements and then b's; it is associative. each(a, b, f) is f of each register. A kernel's text has the struct. Where the lanes hold neighbouring rows, each step joins one register to the state.
-// Where they lie along the axis, a register is first scanned by itself, log2(W) joins of shifted copies that no other register
-// waits for, and then joined to the carry.
+// Where they lie along the axis, a block of 16 elements is first scanned by itself, in joins of copies shifted by 1, 2, 4 and 8 that
+// no other block waits for, and then joined to the carry; 16 / W registers are a block.
 //
 // `Kept` is the domain of the rows (see pointwise.h). A strip is U registers of neighbouring rows, so that each step reads a long
-// run of memory. Where strips are too few to make chunks, the axis is cut into PIECES: phase 0 stores what each comes to, phase 1
-// joins those before its own in ascending order and goes on from there.
+// run of memory. A long axis is cut into PIECES, each scanned by itself and then joined to what those before it come to. Where strips
+// are too few to make chunks, pieces are CHUNKS: phase 0 stores what each comes to, phase 1 joins those before its own.
+//
+// The order is that of `graphc.ops.prefix`, whatever W and the chunks.
 #pragma once
 #include "cpu/pointwise/pointwise.h"
 #include "cpu/shared/transpose.h"
@@ -20,31 +22,48 @@ template <class S, bool ALONG, class V> INLINE S single(V value, long place) {
   else return {value};
 }
 
-template <bool REVERSE, int S, class V, int... L> INLINE V shifted(V v, V none, Lanes<L...>) {
-  return shuffle(v, none,
-                 Lanes<(REVERSE ? (L + S < W ? L + S : W + L) : (L >= S ? L - S : W + L))...>{});
+// A register S lanes further on, which continues in `beside`.
+template <bool REVERSE, int S, class V, int... L> INLINE V shifted(V v, V beside, Lanes<L...>) {
+  return shuffle(v, beside, Lanes<(REVERSE ? L + S : L >= S ? L - S : 2 * W + L - S)...>{});
 }
 template <int FROM, class V, int... L> INLINE V repeated(V v, Lanes<L...>) {
   return shuffle(v, v, Lanes<(L * 0 + FROM)...>{});
 }
 
-// Each lane joins those before it, at the distances S.
-template <bool REVERSE, class State, int... S> INLINE State across(State state, Lanes<S...>) {
-  ((state = State::join(State::each(state, State{},
-                                    [](auto v, auto none) __attribute__((always_inline)) {
-                                      return shifted<REVERSE, S>(v, none, AllLanes{});
-                                    }),
-                        state)),
-   ...);
-  return state;
-}
 #if GRAPHC_LANES == 16
-using Doublings = Lanes<1, 2, 4, 8>;
+using BlockRegisters = Lanes<0>;
 #elif GRAPHC_LANES == 8
-using Doublings = Lanes<1, 2, 4>;
+using BlockRegisters = Lanes<0, 1>;
 #else
-using Doublings = Lanes<1, 2>;
+using BlockRegisters = Lanes<0, 1, 2, 3>;
 #endif
+
+template <class Body, int... R> INLINE void each_register(const Body& body, Lanes<R...>) {
+  (body.template operator()<R>(), ...);
+}
+
+// Each lane of a block of SIZE lanes joins those before it, at the distances S, 2 S, ...
+template <bool REVERSE, int SIZE, int S, int N, class State>
+INLINE void scan_block(State (&block)[N]) {
+  if constexpr (S < SIZE) {
+#pragma GCC unroll 4
+    for (int n = 0; n < N; n++) {
+      const int to = REVERSE ? n : N - 1 - n, left = N - 1 - n;
+      if constexpr (S >= W) {
+        const int from = REVERSE ? to + S / W : to - S / W;
+        if (left >= S / W) block[to] = State::join(block[from], block[to]);
+      } else {
+        const State beside = left > 0 ? block[REVERSE ? to + 1 : to - 1] : State{};
+        block[to] = State::join(State::each(block[to], beside,
+                                            [](auto v, auto next) __attribute__((always_inline)) {
+                                              return shifted<REVERSE, S>(v, next, AllLanes{});
+                                            }),
+                                block[to]);
+      }
+    }
+    scan_block<REVERSE, SIZE, 2 * S>(block);
+  }
+}
 
 // Steps [begin, end) of U registers of rows.
 template <class State, bool REVERSE, long EXTENT, int U, class Element, class Write>
@@ -60,30 +79,52 @@ INLINE void down(long begin, long end, State (&states)[U], const Element& read,
   }
 }
 
-// Steps [begin, end) of one row, whose elements lie in the lanes.
+// Of a block of an axis: a power of two.
+template <long EXTENT>
+constexpr int LANES_USED = EXTENT > 8   ? 16
+                           : EXTENT > 4 ? 8
+                           : EXTENT > 2 ? 4
+                           : EXTENT > 1 ? 2
+                                        : 1;
+
+// Steps [begin, end) of one row, whose elements lie in the lanes, a block at a time.
 template <class State, bool REVERSE, long EXTENT, class Element, class Write>
 INLINE void along(long begin, long end, State& carry, const Element& read, const Write& write) {
-  constexpr long full = EXTENT / W, all = (EXTENT + W - 1) / W;
-  constexpr int rest = EXTENT % W;
+  constexpr long full = EXTENT / 16, all = (EXTENT + 15) / 16;
+  constexpr int rest = EXTENT % 16;
+  constexpr int size = LANES_USED<EXTENT>;
+  constexpr int registers = most(size / W, 1);
   auto step = [&]<int M>(long j) __attribute__((always_inline)) {
-    State state = single<State, true>(read.template operator()<M>(j), j);
-    if constexpr (M < W)
-      state = State::each(state, State{}, [](auto v, auto none) __attribute__((always_inline)) {
-        return keep<M>(v, none);
-      });
-    state = State::join(carry, across<REVERSE>(state, Doublings{}));
-    write.template operator()<M>(j, state);
-    carry = State::each(state, state, [](auto v, auto) __attribute__((always_inline)) {
-      return repeated<REVERSE ? 0 : W - 1>(v, AllLanes{});
+    State block[registers];
+    auto get = [&]<int R>() __attribute__((always_inline)) {
+      constexpr int live = least(M - R * W, W);
+      if constexpr (R < registers && live > 0) {
+        block[R] = single<State, true>(read.template operator()<live>(j + R * W), j + R * W);
+        block[R] = State::each(block[R], State{},
+                               [](auto v, auto none)
+                                   __attribute__((always_inline)) { return keep<live>(v, none); });
+      }
+    };
+    auto put = [&]<int R>() __attribute__((always_inline)) {
+      constexpr int live = least(M - R * W, W);
+      if constexpr (R < registers) block[R] = State::join(carry, block[R]);
+      if constexpr (R < registers && live > 0) write.template operator()<live>(j + R * W, block[R]);
+    };
+    each_register(get, BlockRegisters{});
+    scan_block<REVERSE, size, 1>(block);
+    each_register(put, BlockRegisters{});
+    const State& last = block[REVERSE ? 0 : registers - 1];
+    carry = State::each(last, last, [](auto v, auto) __attribute__((always_inline)) {
+      return repeated<REVERSE ? 0 : (LANES_USED<EXTENT> - 1) % W>(v, AllLanes{});
     });
   };
   if constexpr (REVERSE) {
-    if (rest && begin == 0 && end > 0) step.template operator()<rest ? rest : W>(full * W);
+    if (rest && begin == 0 && end > 0) step.template operator()<rest ? rest : 16>(full * 16);
     for (long s = most(begin, rest ? 1 : 0); s < end; s++)
-      step.template operator()<W>((all - 1 - s) * W);
+      step.template operator()<16>((all - 1 - s) * 16);
   } else {
-    for (long s = begin; s < least(end, full); s++) step.template operator()<W>(s * W);
-    if (rest && end > full && begin <= full) step.template operator()<rest ? rest : W>(full * W);
+    for (long s = begin; s < least(end, full); s++) step.template operator()<16>(s * 16);
+    if (rest && end > full && begin <= full) step.template operator()<rest ? rest : 16>(full * 16);
   }
 }
 
@@ -113,19 +154,21 @@ template <class Kept, int U, class Body> INLINE void strips(long begin, long end
 }
 
 // Unit: a strip, or a piece of one. read<M>(i, r, j) gives a register of elements, write<M>(i, r, j, state) stores one.
-template <class Kept, class State, bool REVERSE, long EXTENT, int U, int PIECES, class Read,
-          class Write>
+template <class Kept, class State, bool REVERSE, long EXTENT, int U, int PIECES, bool CHUNKS,
+          class Read, class Write>
 INLINE void prefix(long begin, long end, int phase, long piece, char* workspace, const Read& read,
                    const Write& write) {
   constexpr bool in_lanes = Kept::LANE < 0;
-  constexpr long total = in_lanes ? (EXTENT + W - 1) / W : EXTENT;
+  constexpr long total = in_lanes ? (EXTENT + 15) / 16 : EXTENT;
   strips<Kept, U>(
       begin, end,
       [&]<int R, int N>(const long* i, long r, long number) __attribute__((always_inline)) {
-        const long first = total * piece / PIECES, stop = total * (piece + 1) / PIECES;
-        State states[R];
+        State before[R];
         State* const partials = (State*)workspace + number * PIECES;
-        auto run = [&](const auto& store) __attribute__((always_inline)) {
+        // What piece p comes to, by itself.
+        auto run = [&](long p, State(&states)[R],
+                       const auto& store) __attribute__((always_inline)) {
+          const long first = total * p / PIECES, stop = total * (p + 1) / PIECES;
           if constexpr (in_lanes)
             along<State, REVERSE, EXTENT>(
                 first, stop, states[0],
@@ -142,21 +185,28 @@ INLINE void prefix(long begin, long end, int phase, long piece, char* workspace,
                 [&](int u, long j, const State& s)
                     __attribute__((always_inline)) { store.template operator()<N>(u, j, s); });
         };
-        if (PIECES > 1 && phase == 0) {
-          run([]<int M>(int, long, const State&) __attribute__((always_inline)) {});
+        if (CHUNKS && phase == 0) {
+          State states[R];
+          run(piece, states, []<int M>(int, long, const State&) __attribute__((always_inline)) {});
           for (int u = 0; u < R; u++)
             __builtin_memcpy(partials + u * PIECES + piece, states + u, sizeof(State));
           return;
         }
         for (int u = 0; u < R; u++)
-          for (long p = 0; p < (PIECES > 1 ? piece : 0); p++) {
+          for (long p = 0; p < (CHUNKS ? piece : 0); p++) {
             State part;
             __builtin_memcpy(&part, partials + u * PIECES + p, sizeof part);
-            states[u] = State::join(states[u], part);
+            before[u] = State::join(before[u], part);
           }
-        run([&]<int M>(int u, long j, const State& s) __attribute__((always_inline)) {
-          write.template operator()<M>(i, r + u * W, j, s);
-        });
+        for (long p = CHUNKS ? piece : 0; p < (CHUNKS ? piece + 1 : PIECES); p++) {
+          State states[R];
+          run(p, states, [&]<int M>(int u, long j, const State& s) __attribute__((always_inline)) {
+            write.template operator()<M>(i, r + u * W, j,
+                                         PIECES > 1 ? State::join(before[u], s) : s);
+          });
+          if constexpr (PIECES > 1 && !CHUNKS)
+            for (int u = 0; u < R; u++) before[u] = State::join(before[u], states[u]);
+        }
       });
 }
 }  // namespace graphc

@@ -15,7 +15,7 @@ from graphc.kernels.cpu.shared.kernel_source import (
     share,
 )
 from graphc.kernels.program.access import Domain
-from graphc.kernels.program.axis import AxisBody, axis_body, lane_axes, only_node
+from graphc.kernels.program.axis import AxisBody, axis_body, only_node
 from graphc.kernels.program.body.literals import splat
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.inplace import inplace_pairs
@@ -29,7 +29,7 @@ from graphc.ops.prefix import Prefix
 STRIPS = (16, 8, 4)
 """Registers of neighbouring rows that a sweep may process together, the most first."""
 ENOUGH_STRIPS = 16
-"""The number of strips from which the axis is not split: splitting combines elements twice."""
+"""The number of strips from which pieces are no chunks: chunks combine elements twice."""
 _LANE_BYTES = 12
 """The most bytes of a state per lane: a double and an index."""
 
@@ -40,28 +40,26 @@ def lower_prefix(node: KernelNode, target: Target) -> Kernel:
     x = inner.inputs[0]
     if op.combine.picks:
         check_counts(node, elements_per_row=x.type.shape[op.axis])
-    spaces = (
-        axis_body(node, inner, op.axis, Domain(x.type.shape, lane, target.lanes))
-        for lane in lane_axes(x.type.shape, op.axis)
-    )
-    space = min(spaces, key=lambda s: s.cost + s.waste * _joins(op, s))
+    last = x.type.rank - 1  # in the lanes, whatever the extents: the order is that of the op
+    space = axis_body(node, inner, op.axis, Domain(x.type.shape, last, target.lanes))
     strip = _strip(space)
     steps = space.domain.steps(space.axis)
     strips = space.strips(strip)
     per_strip = (program_cost(space.program, target.lanes) + _joins(op, space)) * steps * strip
     wanted = chunk_count(per_strip * strips, strips * max(steps // FEW_STEPS, 1))
-    pieces = -(-wanted // strips) if strips < ENOUGH_STRIPS and wanted >= 2 * strips else 1
-    chunks = strips * pieces if pieces > 1 else min(wanted, strips)
+    pieces = op.pieces(x.type.shape)  # each is a chunk, or all are one
+    cut = pieces > 1 and strips < ENOUGH_STRIPS and wanted >= 2 * strips
+    chunks = strips * pieces if cut else min(wanted, strips)
     state_bytes = _LANE_BYTES * target.lanes
     return make_kernel(
         node,
         [
             rows_text(space),
             state_text(op.combine, space.dtype),
-            _shell(node, op, space, strip, strips, pieces, chunks),
+            _shell(node, op, space, strip, strips, cut, chunks),
         ],
-        (chunks,) * (2 if pieces > 1 else 1),
-        strips * strip * pieces * state_bytes if pieces > 1 else 0,
+        (chunks,) * (2 if cut else 1),
+        strips * strip * pieces * state_bytes if cut else 0,
         x.type.size,
         inplace_pairs(node.body, [space.program], space.pointers),
     )
@@ -91,14 +89,16 @@ def state_text(combine: Combine, dtype: str) -> str:
 
 
 def _shell(
-    node: KernelNode, op: Prefix, space: AxisBody, strip: int, strips: int, pieces: int, chunks: int
+    node: KernelNode, op: Prefix, space: AxisBody, strip: int, strips: int, cut: bool, chunks: int
 ) -> str:
-    settings = f"Kept, {STATE}, {str(op.reverse).lower()}, {space.extent}, {strip}, {pieces}"
-    if pieces == 1:
-        span, piece = share(strips, chunks), "0"
-    else:
+    pieces = op.pieces(only_node(node, Prefix)[0].inputs[0].type.shape)
+    flags = [str(flag).lower() for flag in (op.reverse, cut)]
+    settings = f"Kept, {STATE}, {flags[0]}, {space.extent}, {strip}, {pieces}, {flags[1]}"
+    if cut:
         span, piece = f"chunk / {pieces}, chunk / {pieces} + 1", f"chunk % {pieces}"
-    workspace = f"(char*)arguments[{len(argument_order(node))}]" if pieces > 1 else "nullptr"
+    else:
+        span, piece = share(strips, chunks), "0"
+    workspace = f"(char*)arguments[{len(argument_order(node))}]" if cut else "nullptr"
     lines = [
         *pointer_lines(node, space.program, space.pointers),
         f"prefix<{settings}>({span}, phase, {piece}, {workspace},",

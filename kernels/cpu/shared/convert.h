@@ -103,7 +103,8 @@ INLINE vec<uint16_t> narrow(vec<uint32_t> v) {
 }
 
 // Floats of two bytes by their bits, rounded to nearest even. The builtins are instructions; what else stands here is exact on any
-// processor, as every part of a number is moved or rounded by integers, or by an addition whose last digit is the one wanted.
+// processor, as every part of a number is moved or rounded by integers, or by an addition whose last digit is the one wanted. A NaN
+// keeps the upper bits of what it carries and becomes quiet, as by the instructions.
 template <class T> INLINE vec<float> decode(vec<uint16_t> bits);
 template <class T> INLINE vec<uint16_t> encode(vec<float> v);
 template <> INLINE vec<float> decode<bfloat>(vec<uint16_t> bits) {
@@ -134,7 +135,8 @@ template <> INLINE vec<uint16_t> encode<half>(vec<float> v) {
 template <> INLINE vec<float> decode<half>(vec<uint16_t> bits) {
   const vec<uint32_t> h = widen(bits), size = h & 0x7fff, moved = size << 13;
   const vec<float> small = __builtin_convertvector((vec<int32_t>)size, vec<float>) * 0x1p-24f;
-  const vec<uint32_t> normal = moved + (112u << 23), special = moved | 0x7f800000u;
+  const vec<uint32_t> normal = moved + (112u << 23), infinity = moved | 0x7f800000u,
+                      special = size > 0x7c00 ? infinity | 0x400000u : infinity;
   const vec<uint32_t> finite = size < 0x400 ? (vec<uint32_t>)small : normal;
   return (vec<float>)((size < 0x7c00 ? finite : special) | (h & 0x8000) << 16);
 }
@@ -143,7 +145,8 @@ template <> INLINE vec<uint16_t> encode<half>(vec<float> v) {
   const vec<uint32_t> small = (vec<uint32_t>)((vec<float>)size + 0.5f) - 0x3f000000u;
   const vec<uint32_t> normal = (size - (112u << 23) + 0xfff + (size >> 13 & 1)) >> 13;
   const vec<uint32_t> infinity = vec<uint32_t>{} + 0x7c00,
-                      special = size > 0x7f800000 ? infinity | 0x200 : infinity;
+                      special =
+                          size > 0x7f800000 ? infinity | 0x200 | (size >> 13 & 0x3ff) : infinity;
   const vec<uint32_t> finite = size < 0x38800000 ? small : normal;
   return narrow((size < 0x47800000 ? finite : special) | u >> 16 & 0x8000);
 }
