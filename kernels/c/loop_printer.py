@@ -45,8 +45,9 @@ LEAST = {-(2**31): "INT32_MIN", -(2**63): "INT64_MIN"}
 
 def function_text(name: str, nests: Sequence[Nest], parameters: Sequence[Memory]) -> str:
     """The C function `name` of pointers to `parameters`, which runs nests one after another."""
-    listed = ", ".join(_pointer(m) for m in parameters) or "void"
-    lines = [f"void {name}({listed}) {{"]
+    pointers = [_pointer(m) for m in parameters]
+    listed = ", ".join(pointers) if sum(map(len, pointers)) < 70 else ",\n    ".join(pointers)
+    lines = [f"void {name}({listed or 'void'}) {{"]
     constants = {m.name: m for nest in nests for m in nest.memory if m.elements is not None}
     for memory in constants.values():
         elements = ", ".join(memory_literal(x, memory.dtype) for x in memory.array)

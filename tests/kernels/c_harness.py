@@ -20,7 +20,8 @@ from graphc.runtime.compilers.shared_objects import KERNEL_HEADERS
 from tests.kernels.harness import Buffer
 from tests.tools import need_command
 
-FLAGS = ("-std=c11", "-O2", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-pedantic")
+FLAGS = ("-std=c11", "-O2", "-ffp-contract=off")
+WARNINGS = ("-Wall", "-Wextra", "-pedantic", "-Werror", "-Wno-unused-parameter")
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def build_c(nodes: Sequence[Node], folder: Path, *flags: str) -> list[BuiltC]:
     ]
     source, library = folder / "kernels.c", folder / "kernels.so"
     source.write_text("".join(lower_all(named)))
-    command = [need_command("gcc", "clang", "cc"), *FLAGS, *flags, f"-I{KERNEL_HEADERS}"]
+    command = [need_command("gcc", "clang", "cc"), *FLAGS, *WARNINGS, *flags, f"-I{KERNEL_HEADERS}"]
     command += ["-fPIC", "-shared", str(source), "-o", str(library), "-lm"]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, f"{source}\n{result.stderr[:4000]}"

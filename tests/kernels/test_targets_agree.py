@@ -77,7 +77,7 @@ def test_functions_are_those_of_the_cpu(first: int, tmp_path: Path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(100, 900, PER_TEST))
+@pytest.mark.parametrize("first", range(100, 1100, PER_TEST))
 def test_all_targets_agree_on_many(first: int, tmp_path: Path):
     assert_agreement(range(first, first + PER_TEST), tmp_path)
 
