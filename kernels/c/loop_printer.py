@@ -135,9 +135,9 @@ class _Printer:
             yield f"if ({indices[lane]} == {self.domain.extents[lane] - 1}) {zeros}"
 
     def _expression(self, statement: Statement, indices: Sequence[str]) -> str:
-        arguments = [self._argument(a, indices) for a in statement.arguments]
         if isinstance(statement, Load):
-            return self._load(statement, arguments)
+            return self._load(statement, indices)
+        arguments = [self._argument(a, indices) for a in statement.arguments]
         if isinstance(statement, Compute):
             (register,) = statement.results
             return _formula(statement.formula, arguments, register.dtype)
@@ -148,18 +148,15 @@ class _Printer:
             return f"{statement.function}({', '.join((*settings, *arguments, *made))})"
         raise GraphError(f"no C for {statement}")
 
-    def _load(self, load: Load, arguments: Sequence[str]) -> str:
+    def _load(self, load: Load, indices: Sequence[str]) -> str:
         """An element, or 0 where a condition does not hold."""
         (pointer,), (access,) = load.pointers, load.accesses
-        dtype = self.dtypes[pointer]
-        if load.plain:
-            element = arguments[0]
-        else:
-            place = f"({arguments[2]}) / {access.divisor}" if access.divisor > 1 else arguments[2]
-            element = f"{pointer}[{place}]"
+        dtype, place = self.dtypes[pointer], self._place(access, indices)
+        element = f"{pointer}[{f'({place}) / {access.divisor}' if access.divisor > 1 else place}]"
         read = f"decode_{C_TYPES[dtype]}({element})" if dtype in NARROW else element
-        always = load.plain or load.arguments[0] == TRUE
-        return read if always else f"{arguments[0]} ? {read} : 0"
+        if load.plain or load.arguments[0] == TRUE:
+            return read
+        return f"{self._argument(load.arguments[0], indices)} ? {read} : 0"
 
     def _argument(self, argument: Argument, indices: Sequence[str]) -> str:
         if isinstance(argument, str):
@@ -168,9 +165,8 @@ class _Printer:
             return _number(argument)
         if isinstance(argument, AffineAccess):
             return self._place(argument, indices)
-        if argument.access is None:
-            return argument.pointer
-        return f"{argument.pointer}[{self._place(argument.access, indices)}]"
+        offset = f" + {self._place(argument.access, indices)}" if argument.access else ""
+        return argument.pointer + offset
 
     def _place(self, access: AffineAccess, indices: Sequence[str]) -> str:
         """The offset of an element. The index of an axis in the lanes is that of a register and a

@@ -40,7 +40,7 @@ static inline int64_t counted(struct pooling d, int64_t p, int64_t q) {
   return (rows.stop - rows.first) * (columns.stop - columns.first);
 }
 static inline int64_t index_at(const void* index, size_t size, int64_t place) {
-  return size == 4 ? ((const int32_t*)index)[place] : ((const int64_t*)index)[place];
+  return size == 1 ? ((const uint8_t*)index)[place] : ((const int32_t*)index)[place];
 }
 
 // Of memory of type T, whose numbers are of type V.
