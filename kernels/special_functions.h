@@ -1,16 +1,20 @@
-// Special functions in double precision, in one text for the registers of the CPU and the scalars
-// of a GPU: D is either. For float32 they are rounded once at the end, so they are within 1 unit of
-// the last place; in float64 the error is about 1e-14 of the result (of 1 near a root, of x^2 where
-// e^(x^2) is a factor). NaN, infinities, poles and signs of zero match PyTorch.
+// Special functions in double precision, in one text for the registers of the CPU, the scalars of a
+// GPU and plain C: D is a register of doubles or one double. For float32 they are rounded once at the
+// end, so they are within 1 unit of the last place; in float64 the error is about 1e-14 of the result
+// (of 1 near a root, of x^2 where e^(x^2) is a factor). NaN, infinities, poles and signs of zero match
+// PyTorch.
 //
 // Whoever includes this defines GRAPHC_SPECIAL, the qualifiers of a function, and exp, log, sqrt, abs, floor and copysign of D, and
-// select(condition, a, b): no class of registers can have `condition ? a : b`.
+// select(condition, a, b): no class of registers can have `condition ? a : b`. In C also D, polynomial and chebyshev.
 //
 // Chebyshev coefficients: interpolation at 40 to 60 nodes with 40 digits. erfcx: the argument of Shepherd and Laframboise, Math.
 // Comp. 36 (1981). Normal quantiles: Wichura, Algorithm AS 241, Applied Statistics 37 (1988). Gamma functions: Stirling's and
 // Euler-Maclaurin's series behind a few steps of the recurrence.
 #pragma once
 
+#if defined(__cplusplus)
+#define GRAPHC_OF_D template <class D> GRAPHC_SPECIAL D
+#define GRAPHC_NUMBER(c) (D{} + (c))
 namespace graphc {
 // The polynomial with these coefficients, that of the highest power first.
 template <class D> GRAPHC_SPECIAL D horner(D, D sum) { return sum; }
@@ -32,11 +36,13 @@ template <class D, class... Rest> GRAPHC_SPECIAL D clenshaw(D twice, D b1, D b2,
 template <class D, class... Rest> GRAPHC_SPECIAL D chebyshev(D t, Rest... rest) {
   return clenshaw(t * 2.0, D{}, D{}, rest...);
 }
-
-template <class D> GRAPHC_SPECIAL D nowhere(D) { return D{} + __builtin_nan(""); }
+#else
+#define GRAPHC_OF_D GRAPHC_SPECIAL D
+#define GRAPHC_NUMBER(c) (c)
+#endif
 
 // e^(x^2) erfc(x) for x >= 0
-template <class D> GRAPHC_SPECIAL D erfcx_above_zero(D x) {
+GRAPHC_OF_D erfcx_above_zero(D x) {
   const D t = 1.0 - 7.5 / (x + 3.75);
   return chebyshev(t, 5.068148904796374e-17, 7.418235256624271e-17, -1.2507950530688638e-15,
                    -1.864562880419314e-15, 3.347811948286805e-14, 3.2525481481487395e-14,
@@ -49,17 +55,17 @@ template <class D> GRAPHC_SPECIAL D erfcx_above_zero(D x) {
                    2.3551578691348034 * 0.5) /
          (x * 2.0 + 1.0);
 }
-template <class D> GRAPHC_SPECIAL D wide_erfcx(D x) {
+GRAPHC_OF_D wide_erfcx(D x) {
   const D y = erfcx_above_zero(abs(x));
   return select(x < 0.0, exp(x * x) * 2.0 - y, y);
 }
-template <class D> GRAPHC_SPECIAL D wide_erfc(D x) {
+GRAPHC_OF_D wide_erfc(D x) {
   const D size = abs(x), y = erfcx_above_zero(size) * exp(-size * size);
   return select(x < 0.0, 2.0 - y, y);
 }
 
 // The normal quantile at p, given q = p - 1/2 and tail = min(p, 1 - p).
-template <class D> GRAPHC_SPECIAL D normal_quantile(D q, D tail) {
+GRAPHC_OF_D normal_quantile(D q, D tail) {
   D r = 0.180625 - q * q;
   const D middle =
       q *
@@ -87,92 +93,92 @@ template <class D> GRAPHC_SPECIAL D normal_quantile(D q, D tail) {
                  1.84631831751005468180e-5, 7.86869131145613259100e-4, 1.48753612908506148525e-2,
                  1.36929880922735805310e-1, 5.99832206555887937690e-1, 1.0);
   const D size = select(s > 5.0, far, outer),
-          edge = select(tail == 0.0, D{} + __builtin_inf(), size);
+          edge = select(tail == 0.0, GRAPHC_NUMBER(__builtin_inf()), size);
   return select(abs(q) <= 0.425, middle, copysign(edge, q));
 }
-template <class D> GRAPHC_SPECIAL D wide_ndtri(D p) {
+GRAPHC_OF_D wide_ndtri(D p) {
   const D rest = 1.0 - p;
   return normal_quantile(p - 0.5, select(rest < p, rest, p));
 }
-template <class D> GRAPHC_SPECIAL D wide_erfinv(D x) {
+GRAPHC_OF_D wide_erfinv(D x) {
   return normal_quantile(x * 0.5, (1.0 - abs(x)) * 0.5) * 0.70710678118654752;
 }
 
 // sin(pi d) and cos(pi d) for |d| <= 1/2.
-template <class D> GRAPHC_SPECIAL D sine_of_pi(D d) {
+GRAPHC_OF_D sine_of_pi(D d) {
   const D z = d * d * 9.8696044010893586;
   return d * 3.1415926535897932 *
          polynomial(z, 1.0 / 51090942171709440000.0, -1.0 / 121645100408832000.0,
                     1.0 / 355687428096000.0, -1.0 / 1307674368000.0, 1.0 / 6227020800.0,
                     -1.0 / 39916800.0, 1.0 / 362880.0, -1.0 / 5040.0, 1.0 / 120.0, -1.0 / 6.0, 1.0);
 }
-template <class D> GRAPHC_SPECIAL D cosine_of_pi(D d) {
-  return 1.0 - 2.0 * sine_of_pi(d * 0.5) * sine_of_pi(d * 0.5);
-}
+GRAPHC_OF_D cosine_of_pi(D d) { return 1.0 - 2.0 * sine_of_pi(d * 0.5) * sine_of_pi(d * 0.5); }
 
 // sin(pi x) / (pi x), 1 at 0; exactly reduced.
-template <class D> GRAPHC_SPECIAL D wide_sinc(D x) {
+GRAPHC_OF_D wide_sinc(D x) {
   const D whole = floor(x + 0.5), sine = sine_of_pi(x - whole),
           odd = whole - floor(whole * 0.5) * 2.0;
-  return select(x == 0.0, D{} + 1.0, select(odd == 1.0, -sine, sine) / (x * 3.1415926535897932));
+  return select(x == 0.0, GRAPHC_NUMBER(1.0),
+                select(odd == 1.0, -sine, sine) / (x * 3.1415926535897932));
 }
 
 // log |gamma(x)|, with an error of some 1e-14 of 1: for float32 alone.
-template <class D> GRAPHC_SPECIAL D wide_lgamma(D x) {
+GRAPHC_OF_D wide_lgamma(D x) {
   const D a = select(x < 0.5, 1.0 - x, x), up = a + 7.0, z = select(a < 7.0, up, a);
   const D steps = a * (a + 1.0) * (a + 2.0) * (a + 3.0) * (a + 4.0) * (a + 5.0) * (a + 6.0),
-          product = select(a < 7.0, steps, D{} + 1.0);
+          product = select(a < 7.0, steps, GRAPHC_NUMBER(1.0));
   const D w = 1.0 / z;
   const D series = w * polynomial(w * w, -3617.0 / 122400, 1.0 / 156, -691.0 / 360360, 1.0 / 1188,
                                   -1.0 / 1680, 1.0 / 1260, -1.0 / 360, 1.0 / 12);
   const D value = ((z - 0.5) * log(z) - z) + (series + 0.91893853320467274) - log(product);
   const D mirrored = log(3.1415926535897932 / abs(sine_of_pi(x - floor(x + 0.5)))) - value,
           result = select(x < 0.5, mirrored, value);
-  return select(abs(x) == __builtin_inf(), abs(x), select((x == 1.0) | (x == 2.0), D{}, result));
+  return select(abs(x) == __builtin_inf(), abs(x),
+                select((x == 1.0) | (x == 2.0), GRAPHC_NUMBER(0.0), result));
 }
 
 // The derivative of lgamma.
-template <class D> GRAPHC_SPECIAL D wide_digamma(D x) {
+GRAPHC_OF_D wide_digamma(D x) {
   const D a = select(x < 0.0, 1.0 - x, x), up = a + 7.0, z = select(a < 7.0, up, a);
   const D w = 1.0 / z, square = w * w;
   const D series = square * polynomial(square, -3617.0 / 8160, 1.0 / 12, -691.0 / 32760, 1.0 / 132,
                                        -1.0 / 240, 1.0 / 252, -1.0 / 120, 1.0 / 12);
-  D steps{};
-  for (int k = 6; k >= 1; k--) steps += 1.0 / (a + double(k));
+  D steps = GRAPHC_NUMBER(0.0);
+  for (int k = 6; k >= 1; k--) steps += 1.0 / (a + (double)k);
   steps += 1.0 / a;  // of the sign of a zero
-  const D value = log(z) - w * 0.5 - series - select(a < 7.0, steps, D{});
+  const D value = log(z) - w * 0.5 - series - select(a < 7.0, steps, GRAPHC_NUMBER(0.0));
   const D d = x - floor(x + 0.5),
           mirrored = value - 3.1415926535897932 * cosine_of_pi(d) / sine_of_pi(d);
-  return select(x < 0.0, select(d == 0.0, nowhere(x), mirrored), value);
+  return select(x < 0.0, select(d == 0.0, GRAPHC_NUMBER(__builtin_nan("")), mirrored), value);
 }
 
 // The derivative of digamma of order N > 0; for N > 1 NaN below 0.
-template <int N, class D> GRAPHC_SPECIAL D wide_polygamma(D x) {
-  constexpr double BERNOULLI[] = {1.0 / 6,  -1.0 / 30,     1.0 / 42, -1.0 / 30,
-                                  5.0 / 66, -691.0 / 2730, 7.0 / 6,  -3617.0 / 510};
-  constexpr int STEPS = 9 + N;
-  const D a = N == 1 ? select(x < 0.5, 1.0 - x, x) : x, inverse = 1.0 / (a + double(STEPS));
+GRAPHC_OF_D wide_polygamma(int n, D x) {
+  const double bernoulli[] = {1.0 / 6,  -1.0 / 30,     1.0 / 42, -1.0 / 30,
+                              5.0 / 66, -691.0 / 2730, 7.0 / 6,  -3617.0 / 510};
+  const int more = 9 + n;
+  const D a = n == 1 ? select(x < 0.5, 1.0 - x, x) : x, inverse = 1.0 / (a + (double)more);
   D power = inverse;
   double factorial = 1.0;
-  for (int k = 1; k < N; k++) power *= inverse, factorial *= k + 1;
-  D sum = power * (1.0 / N) + power * inverse * 0.5;
-  double factor = 1.0;  // (N + 1) ... (N + 2 j - 1) / (2 j)!
+  for (int k = 1; k < n; k++) power *= inverse, factorial *= k + 1;
+  D sum = power * (1.0 / n) + power * inverse * 0.5;
+  double factor = 1.0;  // (n + 1) ... (n + 2 j - 1) / (2 j)!
   D high = power * inverse;
   for (int j = 1; j <= 8; j++) {
-    factor = j == 1 ? (N + 1) / 2.0
-                    : factor * (N + 2 * j - 2) * (N + 2 * j - 1) / ((2 * j - 1) * (2.0 * j));
+    factor = j == 1 ? (n + 1) / 2.0
+                    : factor * (n + 2 * j - 2) * (n + 2 * j - 1) / ((2 * j - 1) * (2.0 * j));
     high = j == 1 ? high * inverse : high * inverse * inverse;
-    sum += high * (BERNOULLI[j - 1] * factor);
+    sum += high * (bernoulli[j - 1] * factor);
   }
-  for (int k = STEPS - 1; k >= 0; k--) {
-    const D one = 1.0 / (a + double(k));
+  for (int k = more - 1; k >= 0; k--) {
+    const D one = 1.0 / (a + (double)k);
     D term = one;
-    for (int i = 0; i < N; i++) term *= one;
+    for (int i = 0; i < n; i++) term *= one;
     sum += term;
   }
-  const D value = sum * (N % 2 ? factorial : -factorial);
-  if constexpr (N > 1) {
-    return select(x < 0.0, nowhere(x), value);
+  const D value = sum * (n % 2 ? factorial : -factorial);
+  if (n > 1) {
+    return select(x < 0.0, GRAPHC_NUMBER(__builtin_nan("")), value);
   } else {
     const D sine = sine_of_pi(x - floor(x + 0.5));
     return select(x < 0.5, 9.8696044010893586 / (sine * sine) - value, value);
@@ -180,7 +186,7 @@ template <int N, class D> GRAPHC_SPECIAL D wide_polygamma(D x) {
 }
 
 // e^-|x| times the modified Bessel functions of the first kind of orders 0 and 1.
-template <class D> GRAPHC_SPECIAL D wide_i0e(D x) {
+GRAPHC_OF_D wide_i0e(D x) {
   const D size = abs(x), t = size * 0.25 - 1.0, u = 16.0 / size - 1.0;
   const D near = chebyshev(
       t, 3.3307945188222384e-17, -2.431279846547955e-16, 1.715391285555133e-15,
@@ -202,7 +208,7 @@ template <class D> GRAPHC_SPECIAL D wide_i0e(D x) {
                 sqrt(size);
   return select(size > 8.0, far, near);
 }
-template <class D> GRAPHC_SPECIAL D wide_i1e(D x) {
+GRAPHC_OF_D wide_i1e(D x) {
   const D size = abs(x), t = size * 0.25 - 1.0, u = 16.0 / size - 1.0;
   const D near =
       size * chebyshev(t, -2.111421214358166e-17, 1.5536319577362005e-16, -1.1055969477353862e-15,
@@ -227,4 +233,9 @@ template <class D> GRAPHC_SPECIAL D wide_i1e(D x) {
       sqrt(size);
   return copysign(select(size > 8.0, far, near), x);
 }
+
+#undef GRAPHC_OF_D
+#undef GRAPHC_NUMBER
+#if defined(__cplusplus)
 }  // namespace graphc
+#endif

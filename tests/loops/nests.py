@@ -32,6 +32,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Type, ...]]] = {
     "pad": (lambda x: graphc.pad(x[1:], ((1, 0), (2, 1))) + 1, (MATRIX,)),
     "concat": (lambda x: graphc.concat([x, x * 2], 1), (MATRIX,)),
     "uneven concat": (lambda x, y: graphc.concat([x, y[:, :3]], 1), (MATRIX, MATRIX)),
+    "constant section": (lambda x: graphc.concat([x, x[:, :3] + np.arange(3)], 1), (MATRIX,)),
     "take": (lambda x, i: graphc.take(x, i, 0) + 1, (MATRIX, PLACES)),
     "constants": (lambda x: graphc.where(x > 0, x, float("nan")) + np.arange(8.0), (CUBE,)),
     "iota": (lambda x: x * graphc.arange(8), (MATRIX,)),

@@ -23,9 +23,9 @@ GRAPHC_WIDE(i1e)
 GRAPHC_WIDE(sinc)
 #undef GRAPHC_WIDE
 template <int N> INLINE vec<float> polygamma(vec<float> x) {
-  return convert<float>(wide_polygamma<N>(convert<double>(x)));
+  return convert<float>(wide_polygamma(N, convert<double>(x)));
 }
-template <int N> INLINE vec<double> polygamma(vec<double> x) { return wide_polygamma<N>(x); }
+template <int N> INLINE vec<double> polygamma(vec<double> x) { return wide_polygamma(N, x); }
 
 INLINE vec<float> lgamma(vec<float> x) { return convert<float>(wide_lgamma(convert<double>(x))); }
 INLINE vec<double> lgamma(vec<double> x) {

@@ -1,14 +1,10 @@
 // Trigonometric and hyperbolic functions and their inverses, rounding, other bases, signs and bits,
-// as accurate as elementary.h. The polynomials of asin and atan are those of Moshier's Cephes
-// library.
+// as accurate as elementary.h.
 #pragma once
 #include "cpu/shared/elementary.h"
 
 namespace graphc {
 #define GRAPHC_EACH(l) for (int l = 0; l < W; l++)
-constexpr float PI = 3.14159265f, HALF_PI = 1.57079633f, QUARTER_PI = 0.785398163f,
-                LN_2 = 0.693147181f;
-
 INLINE vec<float> ceil(vec<float> x) { return -floor(-x); }
 INLINE vec<float> round_even(vec<float> x) {  // adding 2^23 leaves no place for a fraction
   const vec<float> size = abs(x), whole = (size + 8388608.f) - 8388608.f;
@@ -17,82 +13,7 @@ INLINE vec<float> round_even(vec<float> x) {  // adding 2^23 leaves no place for
 INLINE vec<float> trunc(vec<float> x) { return copysign(floor(abs(x)), x); }
 INLINE mask signbit(vec<float> x) { return bits(x) < 0; }
 
-INLINE vec<float> tan(vec<float> x) { return sin(x) / cos(x); }
-// The arc sine of s = |x|, or of sqrt((1 - |x|) / 2) where |x| > 1/2; NaN where |x| > 1.
-INLINE vec<float> folded_asin(vec<float> size) {
-  const mask folded = size > 0.5f;
-  const vec<float> z = folded ? (1.f - size) * 0.5f : size * size, s = folded ? sqrt(z) : size;
-  const vec<float> p = horner(z, 4.2163199048e-2f, 2.4181311049e-2f, 4.5470025998e-2f,
-                              7.4953002686e-2f, 1.6666752422e-1f);
-  return fma(p * z, s, s);
-}
-INLINE vec<float> asin(vec<float> x) {
-  const vec<float> size = abs(x), angle = folded_asin(size);
-  return copysign(size > 0.5f ? HALF_PI - angle * 2.f : angle, x);
-}
-INLINE vec<float> acos(vec<float> x) {
-  const vec<float> size = abs(x), angle = folded_asin(size);
-  const vec<float> outer = x < 0.f ? PI - angle * 2.f : angle * 2.f;
-  return size > 0.5f ? outer : HALF_PI - copysign(angle, x);
-}
-INLINE vec<float> atan(vec<float> x) {
-  const vec<float> size = abs(x);
-  const mask far = size > 2.41421356f, middle = (size > 0.414213562f) & ~far;
-  const vec<float> y = far ? -1.f / size : middle ? (size - 1.f) / (size + 1.f) : size;
-  const vec<float> start = far ? splat(HALF_PI) : middle ? splat(QUARTER_PI) : vec<float>{};
-  const vec<float> z = y * y;
-  const vec<float> p =
-      horner(z, 8.05374449538e-2f, -1.38776856032e-1f, 1.99777106478e-1f, -3.33329491539e-1f);
-  return copysign(start + fma(p * z, y, y), x);
-}
-INLINE vec<float> atan2(vec<float> y, vec<float> x) {
-  const vec<float> rise = abs(y), run = abs(x);
-  const mask steep = rise > run;
-  const vec<float> low = steep ? run : rise, high = steep ? rise : run;
-  const vec<float> quotient = low == high ? (low == 0.f ? vec<float>{} : splat(1.f)) : low / high;
-  vec<float> angle = atan(quotient);
-  angle = steep ? HALF_PI - angle : angle;
-  angle = signbit(x) ? PI - angle : angle;
-  return (x != x) | (y != y) ? splat(__builtin_nanf("")) : copysign(angle, y);
-}
-INLINE vec<float> hypot(vec<float> x,
-                        vec<float> y) {  // squares of floats do not overflow as doubles
-  const vec<double> a = convert<double>(x), b = convert<double>(y);
-  const mask infinite = (abs(x) == __builtin_inff()) | (abs(y) == __builtin_inff());
-  return infinite ? splat(__builtin_inff()) : convert<float>(sqrt(a * a + b * b));
-}
-
-INLINE vec<float> sinh(vec<float> x) {
-  const vec<float> size = abs(x), e = expm1(size), root = exp(size * 0.5f);
-  return copysign(size > 80.f ? root * 0.5f * root : (e + e / (e + 1.f)) * 0.5f, x);
-}
-INLINE vec<float> cosh(vec<float> x) {
-  const vec<float> size = abs(x), e = exp(size), root = exp(size * 0.5f);
-  return size > 80.f ? root * 0.5f * root : e * 0.5f + 0.5f / e;
-}
-INLINE vec<float> asinh(vec<float> x) {
-  const vec<float> size = abs(x), square = size * size;
-  const vec<float> near = log1p(size + square / (sqrt(square + 1.f) + 1.f));
-  return copysign(size > 1e9f ? log(size) + LN_2 : near, x);
-}
-INLINE vec<float> acosh(vec<float> x) {
-  const vec<float> above = x - 1.f, near = log1p(above + sqrt(above * (above + 2.f)));
-  return x < 1.f ? splat(__builtin_nanf("")) : x > 1e9f ? log(x) + LN_2 : near;
-}
-INLINE vec<float> atanh(vec<float> x) {
-  const vec<float> size = abs(x);
-  return copysign(log1p(size * 2.f / (1.f - size)) * 0.5f, x);
-}
-
-INLINE vec<float> exp2(vec<float> x) { return exp2_wide(convert<double>(x)); }
-INLINE vec<float> scaled_log2(vec<float> x, double factor) {
-  vec<float> result = convert<float>(log2_wide(x) * factor);
-  result = x == __builtin_inff() ? x : result;
-  result = x == 0.f ? splat(-__builtin_inff()) : result;
-  return (x < 0.f) | (x != x) ? splat(__builtin_nanf("")) : result;
-}
-INLINE vec<float> log2(vec<float> x) { return scaled_log2(x, 1.0); }
-INLINE vec<float> log10(vec<float> x) { return scaled_log2(x, 0.30102999566398120); }
+#include "trigonometric_functions.h"
 
 // Double precision.
 #define GRAPHC_LIBRARY(name, builtin)                \

@@ -23,11 +23,11 @@ GRAPHC_INLINE float lgamma(float x) { return static_cast<float>(wide_lgamma<doub
 GRAPHC_INLINE double lgamma(double x) { return ::lgamma(x); }
 template <int N>
 GRAPHC_INLINE float polygamma(float x) {
-  return static_cast<float>(wide_polygamma<N>(static_cast<double>(x)));
+  return static_cast<float>(wide_polygamma(N, static_cast<double>(x)));
 }
 template <int N>
 GRAPHC_INLINE double polygamma(double x) {
-  return wide_polygamma<N>(x);
+  return wide_polygamma(N, x);
 }
 
 // By Euclid's algorithm; gcd(a, 0) = |a|. The least number has no magnitude, so that signs may come up again.

@@ -147,7 +147,7 @@ class BodyWriter(StatementWriter):
         if isinstance(op, View):
             register = self._view(node, value, indices, guards)
         elif isinstance(op, Source):
-            register = self._constant(value, op.reference()[0], indices)
+            register = self._constant(value, op.reference()[0], indices, guards)
         else:
             assert isinstance(op, Pointwise), f"{op.name} is not part of a pointwise body"
             register = self._pointwise(op, node, value, indices, guards)
@@ -161,7 +161,9 @@ class BodyWriter(StatementWriter):
             return self.value(inner, self._compose(index, indices), guards)
         return self.load(self._reshaped(value, inner), value.type, indices, guards)
 
-    def _constant(self, value: Value, array: Array, indices: Sequence[AffineIndex]) -> str:
+    def _constant(
+        self, value: Value, array: Array, indices: Sequence[AffineIndex], guards: Guards
+    ) -> str:
         """The register of a constant's element."""
         dtype = value.type.dtype
         if array.size == 1:
@@ -169,7 +171,8 @@ class BodyWriter(StatementWriter):
         pointer = self.names.fresh(value.name, "data")
         self.arrays[pointer] = array
         access = linear_index(value.type.shape, indices, self.domain)
-        return self._load(value.name, dtype, pointer, access, TRUE)
+        condition = self.condition(guards) if guards else TRUE
+        return self._load(value.name, dtype, pointer, access, condition)
 
     def _pointwise(
         self,

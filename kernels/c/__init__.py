@@ -1,0 +1,1 @@
+"""Kernels as plain C11, for any C compiler."""

@@ -1,0 +1,206 @@
+"""Plain C11 from loop nests: any compiler builds it, and every loop is a `for`.
+
+Whoever may run the iterations of a loop, here one thread runs them in order: chunks, blocks and
+threads one after another, and the lanes of a register as a loop of their own. So a barrier is
+nothing, and shared memory is an array of the block.
+
+Calls of the headers of other devices are calls of macros here, `name<settings>(arguments)` as
+`name(settings, arguments)`, so that the formulas of ops are printed as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from graphc.base.errors import GraphError
+from graphc.ir import FLOATS, NARROW
+from graphc.kernels.loops.language import Alloc, Barrier, Loop, Memory, Nest, Step
+from graphc.kernels.program.access import AffineAccess, Domain
+from graphc.kernels.program.body.literals import TRUE, literal, memory_literal
+from graphc.kernels.program.body.statement import (
+    Address,
+    Argument,
+    Call,
+    Compute,
+    Formula,
+    Literal,
+    Load,
+    Masked,
+    Statement,
+    Store,
+)
+from graphc.ops.base import Op
+from graphc.ops.pointwise.logic import C_TYPES, REGISTER_TYPES
+
+INDENT = "  "
+WRAPPING = ("add", "subtract", "multiply", "square", "negative")
+"""Ops whose results wrap around for integers, where C leaves them open."""
+LARGE = {"i32": "uint32_t", "i64": "uint64_t"}
+"""Integers that C does not compute in a wider type, as the type in which they wrap around."""
+LEAST = {-(2**31): "INT32_MIN", -(2**63): "INT64_MIN"}
+"""Numbers that are no literal behind a minus sign."""
+
+
+def function_text(name: str, nests: Sequence[Nest], parameters: Sequence[Memory]) -> str:
+    """The C function `name` of pointers to `parameters`, which runs nests one after another."""
+    pointers = [_pointer(m) for m in parameters]
+    listed = ", ".join(pointers) if sum(map(len, pointers)) < 70 else ",\n    ".join(pointers)
+    lines = [f"void {name}({listed or 'void'}) {{"]
+    constants = {m.name: m for nest in nests for m in nest.memory if m.elements is not None}
+    for memory in constants.values():
+        elements = ", ".join(memory_literal(x, memory.dtype) for x in memory.array)
+        lines.append(f"  static const {C_TYPES[memory.dtype]} {memory.name}[] = {{{elements}}};")
+    for nest in nests:
+        body = list(nest_lines(nest))
+        own = len(nests) > 1  # names of its own
+        inner = [INDENT + line for line in body] if own else body
+        lines += [f"  {line}" for line in (["{", *inner, "}"] if own else inner)]
+    return "\n".join([*lines, "}", ""])
+
+
+def _pointer(memory: Memory) -> str:
+    return f"{'' if memory.written else 'const '}{C_TYPES[memory.dtype]}* {memory.name}"
+
+
+def nest_lines(nest: Nest) -> Iterator[str]:
+    """The statements of a nest, whose memory is in scope."""
+    names = tuple(f"i{d}" for d in range(nest.domain.rank))
+    yield from _Printer(nest).steps(nest.body, names)
+
+
+class _Printer:
+    """Prints the steps of a nest; `indices` names those of the axes at a place in the text."""
+
+    def __init__(self, nest: Nest) -> None:
+        self.domain: Domain = nest.domain
+        self.dtypes = {m.name: m.dtype for m in nest.memory}
+
+    def steps(self, body: Iterable[Step], indices: tuple[str, ...]) -> Iterator[str]:
+        for step in body:
+            if isinstance(step, Loop):
+                yield from self.loop(step, indices)
+            elif isinstance(step, Alloc):
+                self.dtypes[step.name] = step.dtype
+                yield f"{C_TYPES[step.dtype]} {step.name}[{step.size}];"
+            elif not isinstance(step, Barrier):
+                yield from self.statement(step, indices)
+
+    def loop(self, loop: Loop, indices: tuple[str, ...]) -> Iterator[str]:
+        """A `for` for each axis. Where the last one advances by runs, `run` is the first index of
+        a run, and a loop of lanes goes through it."""
+        depth, names = 0, list(indices)
+        for axis in loop.axes:
+            name, extent = f"i{axis}", self.domain.extents[axis]
+            start, stop, advance = "0", str(extent), f"{name}++"
+            if loop.kind == "lane":
+                start, whole = indices[axis], f"{indices[axis]} + {loop.step}"
+                stop = f"({whole} < {extent} ? {whole} : {extent})"
+            elif axis == loop.axes[-1] and loop.step > 1:
+                name = f"run{axis}"
+                advance = f"{name} += {loop.step}"
+            names[axis] = name
+            head = f"for (int64_t {name} = {start}; {name} < {stop}; {advance}) {{"
+            yield INDENT * depth + head
+            depth += 1
+        yield from (INDENT * depth + line for line in self.steps(loop.body, tuple(names)))
+        yield from (INDENT * d + "}" for d in reversed(range(depth)))
+
+    def statement(self, statement: Statement, indices: Sequence[str]) -> Iterator[str]:
+        if isinstance(statement, Store):
+            yield from self._store(statement, indices)
+            return
+        kinds = [REGISTER_TYPES.get(r.dtype, "bool") for r in statement.results]
+        if len(kinds) == 1:
+            (register,) = statement.results
+            yield f"const {kinds[0]} {register.name} = {self._expression(statement, indices)};"
+            return
+        results = zip(kinds, statement.results, strict=True)
+        yield from (f"{kind} {register.name};" for kind, register in results)
+        yield f"{self._expression(statement, indices)};"
+
+    def _store(self, store: Store, indices: Sequence[str]) -> Iterator[str]:
+        """An element; behind the last one of an axis in the lanes, zeros for lanes without one."""
+        address, argument = store.arguments
+        assert isinstance(address, Address) and address.access is not None
+        dtype, value = self.dtypes[address.pointer], self._argument(argument, indices)
+        place = self._place(address.access, indices)
+        stored = f"encode_{C_TYPES[dtype]}({value})" if dtype in NARROW else value
+        yield f"{address.pointer}[{place}] = {stored};"
+        lane, width = self.domain.lane, self.domain.width
+        if store.lanes and lane is not None and (rest := -self.domain.extents[lane] % width):
+            behind = f"&{address.pointer}[{place} + 1]"
+            zeros = f"memset({behind}, 0, {rest} * sizeof({C_TYPES[dtype]}));"
+            yield f"if ({indices[lane]} == {self.domain.extents[lane] - 1}) {zeros}"
+
+    def _expression(self, statement: Statement, indices: Sequence[str]) -> str:
+        if isinstance(statement, Load):
+            return self._load(statement, indices)
+        arguments = [self._argument(a, indices) for a in statement.arguments]
+        if isinstance(statement, Compute):
+            (register,) = statement.results
+            return _formula(statement.formula, arguments, register.dtype)
+        if isinstance(statement, Call):
+            several = statement.results if len(statement.results) > 1 else ()
+            made = [f"&{register.name}" for register in several]
+            settings = [re.sub(r"<(.*)>", r"(\1)", str(s)) for s in statement.settings]
+            return f"{statement.function}({', '.join((*settings, *arguments, *made))})"
+        raise GraphError(f"no C for {statement}")
+
+    def _load(self, load: Load, indices: Sequence[str]) -> str:
+        """An element, or 0 where a condition does not hold."""
+        (pointer,), (access,) = load.pointers, load.accesses
+        dtype, place = self.dtypes[pointer], self._place(access, indices)
+        element = f"{pointer}[{f'({place}) / {access.divisor}' if access.divisor > 1 else place}]"
+        read = f"decode_{C_TYPES[dtype]}({element})" if dtype in NARROW else element
+        if load.plain or load.arguments[0] == TRUE:
+            return read
+        return f"{self._argument(load.arguments[0], indices)} ? {read} : 0"
+
+    def _argument(self, argument: Argument, indices: Sequence[str]) -> str:
+        if isinstance(argument, str):
+            return argument
+        if isinstance(argument, Literal):
+            return _number(argument)
+        if isinstance(argument, AffineAccess):
+            return self._place(argument, indices)
+        offset = f" + {self._place(argument.access, indices)}" if argument.access else ""
+        return argument.pointer + offset
+
+    def _place(self, access: AffineAccess, indices: Sequence[str]) -> str:
+        """The offset of an element. The index of an axis in the lanes is that of a register and a
+        lane."""
+        lane, width = self.domain.lane, self.domain.width
+        if lane is None or access.lane_stride == access.strides[lane]:
+            return access.text(indices)
+        index, names = indices[lane], list(indices)
+        names[lane] = f"({index} - {index} % {width})"
+        split = replace(access, strides=(*access.strides, access.lane_stride))
+        return split.text([*names, f"({index} % {width})"])
+
+
+def _formula(formula: Formula, operands: Sequence[str], dtype: str) -> str:
+    """The C expression of a formula whose result is of `dtype`."""
+    if isinstance(formula, Masked):
+        return _formula(formula.formula, operands, dtype)
+    if isinstance(formula, Op) and formula.name == "logical_not":
+        return f"!{operands[0]}"
+    if isinstance(formula, Op) and formula.name in WRAPPING and dtype in LARGE:
+        wide = formula.scalar_expression(*(f"({LARGE[dtype]}){x}" for x in operands))
+        return f"({C_TYPES[dtype]})({wide})"
+    return re.sub(r"\b(\w+)<([^<>]*)>\(", r"\1(\2, ", formula.scalar_expression(*operands))
+
+
+def _number(number: Literal) -> str:
+    """The C text of a literal, of its register's type: functions are selected by it."""
+    value, dtype = number.value, number.dtype
+    if dtype in ("", "bool"):
+        return number.text if not dtype else str(value).lower()
+    if dtype in FLOATS:
+        text = literal(value, "f64" if dtype == "f64" else "f32")
+    else:
+        text = LEAST.get(int(value), str(value))
+        cast = {"i32": "", "i64": "(int64_t)"}.get(dtype, f"({C_TYPES[dtype]})")
+        text = f"{cast}{text}"
+    return f"({text})" if text[0] in "(-" else text
