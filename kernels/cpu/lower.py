@@ -6,8 +6,7 @@ from graphc.base.target import Target
 from graphc.ir import Node
 from graphc.kernels.cpu.attention.attend import lower_attend
 from graphc.kernels.cpu.contract.contract import lower_contract
-from graphc.kernels.cpu.index.index import lower_index
-from graphc.kernels.cpu.index.scatter import lower_scatter
+from graphc.kernels.cpu.index.index import lower_index, lower_scatter
 from graphc.kernels.cpu.pointwise.pointwise import lower_pointwise
 from graphc.kernels.cpu.pointwise.transpose import lower_relayout
 from graphc.kernels.cpu.prefix.prefix import lower_prefix

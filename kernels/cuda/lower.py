@@ -11,8 +11,7 @@ from graphc.kernels.cuda.attention.attend import lower_attend
 from graphc.kernels.cuda.contract.contract_kernel import contract_candidates, lower_contract
 from graphc.kernels.cuda.contract.grouped_gemm import lower_group, members_of
 from graphc.kernels.cuda.contract.options import ContractOptions
-from graphc.kernels.cuda.index.index import lower_index
-from graphc.kernels.cuda.index.scatter import lower_scatter
+from graphc.kernels.cuda.index.index import lower_index, lower_scatter
 from graphc.kernels.cuda.pointwise.pointwise import lower_pointwise
 from graphc.kernels.cuda.pointwise.relayout import conversion, lower_relayout
 from graphc.kernels.cuda.prefix.prefix import lower_prefix

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from graphc.kernels.loops.language import Loop, Nest, Step
+from graphc.kernels.loops.language import At, Loop, Nest, Step, Unless
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.body.statement import Statement
 
@@ -24,8 +24,12 @@ def canonical(nest: Nest) -> Nest:
 
 
 def _renamed(step: Step, names: Mapping[str, str]) -> Step:
-    if isinstance(step, Loop):
-        return replace(step, body=tuple(_renamed(inner, names) for inner in step.body))
+    if isinstance(step, Loop | Unless):
+        step = replace(step, body=tuple(_renamed(inner, names) for inner in step.body))
+    if isinstance(step, At):
+        return replace(step, register=names[step.register])
+    if isinstance(step, Unless):
+        return replace(step, source=names[step.source], target=names[step.target])
     if isinstance(step, Statement):
         return step.renamed(names)
     return step

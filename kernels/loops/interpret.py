@@ -1,7 +1,8 @@
 """Nests computed in NumPy: what a schedule means, whatever the target.
 
 The iterations of a loop are computed side by side, statement after statement, which is the same as
-one after another for a nest without races (`verify.py`); only blocks follow each other.
+one after another for a nest without races (`verify.py`). Only blocks follow each other, and the
+iterations of a worker's loop around an `At`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from graphc.base.dtypes import convert, is_narrow
 from graphc.base.errors import GraphError
 from graphc.ir import DTYPES
-from graphc.kernels.loops.language import Alloc, Barrier, Loop, Nest, Step
+from graphc.kernels.loops.language import Alloc, At, Barrier, Loop, Nest, Step, Unless, walk
 from graphc.kernels.program.access import AffineAccess, Domain
 from graphc.kernels.program.body.statement import (
     Address,
@@ -46,44 +47,72 @@ def interpret(nest: Nest, memory: Mapping[str, Array]) -> None:
 
 class _Run:
     """The state at a place in the text: `indices`, for each iteration of the loops around it the
-    index of each axis, that of an element in the lanes; and the registers, a number for each."""
+    index of each axis, that of an element in the lanes; the registers, a number for each; the axes
+    of the loops, and the kind of the innermost one."""
 
     def __init__(self, domain: Domain, memory: Mapping[str, Array]) -> None:
         self.domain, self.memory = domain, dict(memory)
         self.indices = np.zeros((1, domain.rank), np.int64)
         self.registers: dict[str, Array] = {}
+        self.axes: tuple[int, ...] = ()
+        self.kind = ""
 
     def steps(self, body: Iterable[Step]) -> None:
         for step in body:
-            if isinstance(step, Loop):
+            if isinstance(step, At):
+                self.at(step)
+            elif isinstance(step, Loop):
                 self.loop(step)
+            elif isinstance(step, Unless):
+                self.steps(step.body)  # which changes nothing if they are one
             elif isinstance(step, Alloc):
-                self.memory[step.name] = np.zeros(step.size, DTYPES[step.dtype])
+                self.alloc(step)
             elif not isinstance(step, Barrier):
                 self.statement(step)
 
+    def alloc(self, step: Alloc) -> None:
+        """An array of the block, or one for each iteration, whose first element a register has."""
+        rows = 1 if self.kind == "block" else len(self.indices)
+        self.memory[step.name] = np.zeros(rows * step.size, DTYPES[step.dtype])
+        if self.kind != "block":
+            self.registers[f"{step.name}[]"] = np.arange(rows) * step.size
+
     def loop(self, loop: Loop) -> None:
-        """The body, at the indices of all iterations; what is outside of the loop is as before."""
-        indices, registers = self.indices, self.registers
         counts = [self._count(loop, axis) for axis in loop.axes]
         size = int(np.prod(counts))
-        self.indices = np.repeat(indices, size, axis=0)
-        self.registers = {name: np.repeat(x, size) for name, x in registers.items()}
-        numbers = np.tile(np.arange(size), len(indices))
+        indices = np.repeat(self.indices, size, axis=0)
+        registers = {name: np.repeat(x, size) for name, x in self.registers.items()}
+        numbers = left = np.tile(np.arange(size), len(self.indices))
         for axis, count in zip(reversed(loop.axes), reversed(counts), strict=True):
-            step = self._step(loop, axis)
-            self.indices[:, axis] += numbers % max(count, 1) * step
-            numbers //= max(count, 1)
-        extents = np.array(self.domain.extents)
-        (inside,) = np.nonzero((self.indices < extents).all(axis=1))
+            indices[:, axis] += left % max(count, 1) * self._step(loop, axis)
+            left = left // max(count, 1)
+        inside = (indices < np.array(self.domain.extents)).all(axis=1)
         # Each block has shared memory of its own; all other iterations are computed at once.
-        parts = inside[:, None] if loop.kind == "block" else [inside]
-        all_indices, all_registers = self.indices, self.registers
+        parts = [inside]
+        if loop.kind == "block":
+            parts = list(np.flatnonzero(inside)[:, None])
+        elif _in_order(loop):
+            parts = [inside & (numbers == number) for number in range(size)]
         for part in parts:
-            self.indices = all_indices[part]
-            self.registers = {name: x[part] for name, x in all_registers.items()}
-            self.steps(loop.body)
+            self.body(loop, indices[part], {name: x[part] for name, x in registers.items()})
+
+    def at(self, at: At) -> None:
+        (axis,), place = at.axes, self.registers[at.register]
+        indices = self.indices.copy()
+        if axis in self.axes:
+            keep = place == indices[:, axis]
+        else:
+            keep = (place >= 0) & (place < self.domain.extents[axis])
+            indices[:, axis] = np.where(keep, place, 0)
+        self.body(at, indices[keep], {name: x[keep] for name, x in self.registers.items()})
+
+    def body(self, loop: Loop, indices: Array, registers: dict[str, Array]) -> None:
+        """The body of a loop at these indices; what is outside of the loop is as before."""
+        before = self.indices, self.registers, self.axes, self.kind
         self.indices, self.registers = indices, registers
+        self.axes, self.kind = (*self.axes, *loop.axes), loop.kind
+        self.steps(loop.body)
+        self.indices, self.registers, self.axes, self.kind = before
 
     def _step(self, loop: Loop, axis: int) -> int:
         return loop.step if axis == loop.axes[-1] and loop.kind != "lane" else 1
@@ -105,12 +134,19 @@ class _Run:
                 place += stride * index
         return place
 
+    def element(self, address: Address) -> Array:
+        """The place in memory in each iteration."""
+        assert address.access is not None
+        first = self.registers.get(f"{address.pointer}[]", 0)
+        found: Array = first + self.place(address.access)
+        return found
+
     def statement(self, statement: Statement) -> None:
         if isinstance(statement, Store):
             address, stored = statement.arguments
-            assert isinstance(address, Address) and address.access is not None
+            assert isinstance(address, Address)
             array = self.memory[address.pointer]
-            array[self.place(address.access)] = convert(self.argument(stored), array.dtype)
+            array[self.element(address)] = convert(self.argument(stored), array.dtype)
             return
         if isinstance(statement, Load):
             made: tuple[Array, ...] = (self._load(statement),)
@@ -128,10 +164,11 @@ class _Run:
         *condition, address = load.arguments[:2]
         assert isinstance(address, Address)
         array, (access,) = self.memory[address.pointer], load.accesses
-        place = self.place(access)
         if load.plain:
-            return array[place]
-        return _where_passes(array, place // access.divisor, self.argument(condition[0]))
+            return array[self.element(address)]
+        return _where_passes(
+            array, self.place(access) // access.divisor, self.argument(condition[0])
+        )
 
     def _call(self, call: Call) -> tuple[Array, ...]:
         if call.function not in CALLS:
@@ -146,6 +183,12 @@ class _Run:
             return _in_register(value, argument.dtype) if argument.dtype else value
         assert isinstance(argument, AffineAccess)
         return self.place(argument)
+
+
+def _in_order(loop: Loop) -> bool:
+    """Whether a worker's iterations follow each other, as an `At` in them may meet again."""
+    chosen = any(isinstance(x, At) for _, around in walk(loop.body) for x in around)
+    return chosen and loop.kind in ("serial", "sorted", "lane")
 
 
 def _in_register(value: Array, dtype: str) -> Array:

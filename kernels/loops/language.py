@@ -1,10 +1,12 @@
 """The loop language: loop nests over the statements of `kernels.program.body`, as values.
 
     nest      := domain, memory*, step*
-    step      := loop | alloc | barrier | statement
+    step      := loop | at | unless | alloc | barrier | statement
     loop      := for AXES [by STEP] kind [each COUNT [ahead STEPS]]: step*
-    kind      := serial | chunk | block | thread | lane
-    alloc     := an array of a block, in shared memory
+    kind      := serial | sorted | chunk | block | warp | thread | lane
+    at        := at AXIS = REGISTER kind: step*, where the axis has the index in a register
+    unless    := unless MEMORY is MEMORY: step*, a copy of one to the other
+    alloc     := an array of a block, in shared memory, or of an iteration
     barrier   := where the threads of a block wait for each other
     statement := Load | Store | Compute | Call, at affine accesses of the domain's indices
 
@@ -27,17 +29,20 @@ from graphc.kernels.program.access import Domain
 from graphc.kernels.program.body.statement import Statement
 from graphc.ops.base import Array
 
-Kind = Choice["serial", "chunk", "block", "thread", "lane"]
+Kind = Choice["serial", "sorted", "chunk", "block", "warp", "thread", "lane"]
 """Who runs the iterations of a loop:
 
 - `serial`: one worker, one after another.
+- `sorted`: as `serial`, but only those whose index an `At` in the loop finds equal to that of a
+  loop around: an earlier launch sorted the indices.
 - `chunk`: workers of a CPU, each a contiguous range of the iterations of this loop and of the
   chunk loops in it, counted as one.
 - `block`: blocks of a GPU, an iteration each.
+- `warp`: warps of a GPU, an iteration each; a loop of lanes in it is its threads'.
 - `thread`: threads of a GPU, neighbours on neighbouring iterations. Outside of a block loop they
   are the threads of all blocks.
 - `lane`: one worker, all iterations at once: a vector register on a CPU, a run of neighbours that
-  move between memory and registers as one on a GPU.
+  move between memory and registers as one on a GPU. An `At` in it takes them in order.
 """
 KINDS: tuple[str, ...] = get_args(Kind)
 
@@ -66,8 +71,9 @@ class Loop:
     fastest. The index of the last of them advances by `step`; a loop of kind `lane` then goes
     through the elements in between.
 
-    `each` iterations are a thread's own. It runs the first `ahead` steps of the body for all of
-    them before the others: loads that no store of the thread may delay.
+    `each` iterations are a thread's own, or, of a serial loop, come together. The worker runs the
+    first `ahead` steps of the body for all of them before the others: loads that no store of its
+    own may delay.
     """
 
     axes: tuple[int, ...]
@@ -79,8 +85,30 @@ class Loop:
 
 
 @dataclass(frozen=True)
+class At(Loop):
+    """Runs `body` at the index of its one axis that `register` holds, if the axis has that index;
+    inside of a loop over the axis, only if it is the index of the loop.
+
+    Of kind `chunk` it is run by the worker that has the index, of kind `serial` by each that gets
+    there. Loops of a worker around it run in order, so that it may change what it changed before.
+    """
+
+    register: str = ""
+
+
+@dataclass(frozen=True)
+class Unless:
+    """Runs `body`, which copies memory `source` to memory `target`, unless they are one array."""
+
+    source: str
+    target: str
+    body: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
 class Alloc:
-    """`size` elements of `dtype` that the threads of a block share."""
+    """`size` elements of `dtype` that the threads of a block share; inside of another loop, each
+    iteration has its own."""
 
     name: str
     dtype: str
@@ -92,7 +120,7 @@ class Barrier:
     """All threads of a block arrive before one goes on, and see what the others wrote."""
 
 
-Step = Loop | Alloc | Barrier | Statement
+Step = Loop | Unless | Alloc | Barrier | Statement
 
 
 @dataclass(frozen=True)
@@ -116,5 +144,7 @@ def walk(
     for step in body:
         if isinstance(step, Loop):
             yield from walk(step.body, (*around, step))
+        elif isinstance(step, Unless):
+            yield from walk(step.body, around)
         elif isinstance(step, Statement):
             yield step, around

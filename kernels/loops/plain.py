@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Mapping
 
-from graphc.ir import dtype_name
+from graphc.ir import Value, dtype_name
 from graphc.kernels.loops.language import Loop, Memory, Nest
 from graphc.kernels.program.pointwise_nest import PointwiseNest
+from graphc.ops.base import Array
 
 
 def plain_nest(part: PointwiseNest) -> Nest:
     """The nest that stores the outputs of `part`, element after element."""
-    outputs, program = set(part.outputs), part.program
+    program = part.program
+    loop = Loop(tuple(range(part.domain.rank)), "serial", program.statements)
+    return Nest(part.domain, memory_of(part.used, part.outputs, program.arrays), (loop,))
+
+
+def memory_of(
+    used: Mapping[str, Value], written: Collection[Value], arrays: Mapping[str, Array]
+) -> tuple[Memory, ...]:
+    """The memory of values by pointer name, some of which are written, and of constants."""
     memory = [
-        Memory(name, value.type.dtype, math.prod(value.type.storage_shape), value in outputs)
-        for name, value in part.used.items()
+        Memory(name, value.type.dtype, math.prod(value.type.storage_shape), value in written)
+        for name, value in used.items()
     ]
-    for name, array in program.arrays.items():
+    for name, array in arrays.items():
         dtype = dtype_name(array.dtype)
         memory.append(Memory(name, dtype, array.size, False, array.tobytes()))
-    axes = tuple(range(part.domain.rank))
-    loop = Loop(axes, "serial", program.statements)
-    return Nest(part.domain, tuple(memory), (loop,))
+    return tuple(memory)

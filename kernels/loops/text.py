@@ -22,7 +22,17 @@ from typing import Any
 
 from graphc.base.errors import GraphError
 from graphc.ir import DTYPES, REGISTRY
-from graphc.kernels.loops.language import KINDS, Alloc, Barrier, Loop, Memory, Nest, Step
+from graphc.kernels.loops.language import (
+    KINDS,
+    Alloc,
+    At,
+    Barrier,
+    Loop,
+    Memory,
+    Nest,
+    Step,
+    Unless,
+)
 from graphc.kernels.program.access import AffineAccess, Domain
 from graphc.kernels.program.body.literals import NAN, TRUE, splat_literal, word_literal
 from graphc.kernels.program.body.statement import (
@@ -62,6 +72,9 @@ def _lines(body: Iterable[Step], indent: str) -> Iterator[str]:
         if isinstance(step, Loop):
             yield indent + _head(step)
             yield from _lines(step.body, indent + INDENT)
+        elif isinstance(step, Unless):
+            yield f"{indent}unless {step.source} is {step.target}"
+            yield from _lines(step.body, indent + INDENT)
         elif isinstance(step, Alloc):
             yield f"{indent}alloc {step.name} : {step.dtype}[{step.size}]"
         elif isinstance(step, Barrier):
@@ -71,6 +84,8 @@ def _lines(body: Iterable[Step], indent: str) -> Iterator[str]:
 
 
 def _head(loop: Loop) -> str:
+    if isinstance(loop, At):
+        return f"at i{loop.axes[0]} = {loop.register} {loop.kind}"
     step = f" by {loop.step}" if loop.step != 1 else ""
     each = f" each {loop.each}" if loop.each != 1 else ""
     ahead = f" ahead {loop.ahead}" if loop.ahead else ""
@@ -133,6 +148,8 @@ _LOOP = re.compile(
     r"for (?P<axes>once|i\d+(?:, i\d+)*)(?: by (?P<step>\d+))? (?P<kind>\w+)"
     r"(?: each (?P<each>\d+))?(?: ahead (?P<ahead>\d+))?"
 )
+_AT = re.compile(r"at i(\d+) = (\w+) (\w+)")
+_UNLESS = re.compile(r"unless (\w+) is (\w+)")
 _ALLOC = re.compile(r"alloc (\w+) : (\w+)\[(\d+)\]")
 _RESULTS = re.compile(r"(?P<results>\w+ : \w+(?:, \w+ : \w+)*) = ")
 _ARGUMENT = re.compile(r"(\w+):(-?[\w.+-]+)|(\w*)\[([^\]]*)\]|(\w+)")
@@ -209,6 +226,13 @@ class _Parser:
             known = kind in KINDS and all(axis < self.rank for axis in axes)
             assert known, f"expected one of {', '.join(KINDS)}, over axes of the domain"
             return Loop(axes, kind, self.steps(indent + INDENT), *numbers)
+        if line.startswith("at "):
+            axis, register, kind = _matched(_AT, line).groups()
+            assert kind in KINDS and int(axis) < self.rank, "expected a kind, at an axis"
+            return At((int(axis),), kind, self.steps(indent + INDENT), register=register)
+        if line.startswith("unless "):
+            source, target = _matched(_UNLESS, line).groups()
+            return Unless(source, target, self.steps(indent + INDENT))
         if line == "barrier":
             return Barrier()
         if line.startswith("alloc "):

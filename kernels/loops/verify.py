@@ -1,20 +1,38 @@
 """The proof that a nest stays within its memory, and that its iterations do not interfere.
 
 All accesses are affine, so that extremes lie at the ends of axes, and two iterations meet in an
-element only where the strides of a store leave room for it. Loads under a condition and calls are
-not bounded here: the simulator's checks of running kernels are the judge of these.
+element only where the strides of a store leave room for it. An index that a register holds is one
+of its axis inside of an `At`, so that it is bounded like any other; what it is, nobody knows, so
+that workers are apart only if they are at all of its values. Loads under a condition and calls but
+`take` are not bounded here, nor is a list of `sorted` iterations proved to be whole: the
+simulator's checks of running kernels are the judge of these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from graphc.base.errors import GraphError
-from graphc.kernels.loops.language import KINDS, Alloc, Barrier, Loop, Memory, Nest, Step, walk
+from graphc.kernels.loops.language import (
+    KINDS,
+    Alloc,
+    At,
+    Barrier,
+    Loop,
+    Memory,
+    Nest,
+    Step,
+    Unless,
+    walk,
+)
 from graphc.kernels.program.access import AffineAccess, Domain
-from graphc.kernels.program.body.statement import Address, Load, Statement, Store
+from graphc.kernels.program.body.literals import TRUE
+from graphc.kernels.program.body.statement import Address, Call, Load, Statement, Store
+
+WORKERS = ("chunk", "block", "warp", "thread")
+"""The kinds of loops whose iterations have workers of their own."""
 
 
 class _Use(NamedTuple):
@@ -24,6 +42,21 @@ class _Use(NamedTuple):
     around: tuple[Loop, ...]
     phase: int
 
+    @property
+    def workers(self) -> frozenset[int]:
+        """The axes along which another worker has each index."""
+        return frozenset(d for x in self.around if x.kind in WORKERS for d in x.axes)
+
+    @property
+    def chosen(self) -> bool:
+        """Whether data say where it is done: a worker may get there again, in order."""
+        return any(isinstance(x, At) for x in self.around)
+
+    def follows(self, other: _Use) -> bool:
+        """Whether an element that both use is one worker's own, which may use it again."""
+        same = self.statement.accesses == other.statement.accesses
+        return same and self.workers == other.workers and (self.chosen or other.chosen)
+
 
 def verify_nest(nest: Nest) -> None:
     """Raise GraphError for a nest that is not well formed, leaves its memory or has a race.
@@ -32,12 +65,15 @@ def verify_nest(nest: Nest) -> None:
     loop of lanes goes through; a register that is read before it is made, or made twice; an index
     without a loop; an access outside of its memory; a store to memory that is not written; elements
     that several iterations store, or that one loads and another stores; a barrier that some threads
-    of a block do not reach, or that is missing between two uses of shared memory.
+    of a block do not reach, or that is missing between two uses of shared memory; memory of an
+    iteration that is not stored first; an `Unless` that is no copy.
     """
     memory = {m.name: m for m in nest.memory}
-    shared = {s.name: Memory(s.name, s.dtype, s.size, True) for s in _allocs(nest.body)}
-    _expect(not memory.keys() & shared, sorted(shared), "new names of shared memory")
-    known = memory | shared
+    made = dict(_allocs(nest.body))
+    inner = {a.name: Memory(a.name, a.dtype, a.size, True) for a in made}
+    shared = {a.name for a, kind in made.items() if kind == "block"}
+    _expect(not memory.keys() & inner, sorted(inner), "new names of shared memory")
+    known = memory | inner
     _check_steps(nest.body, (), set(), known)
     uses: dict[str, list[_Use]] = {}
     for use in _uses(nest):
@@ -52,22 +88,26 @@ def verify_nest(nest: Nest) -> None:
     for name, found in uses.items():
         stores = [u for u in found if isinstance(u.statement, Store)]
         loads = [u for u in found if not isinstance(u.statement, Store)]
+        if name in inner and name not in shared:
+            _expect(found[0] in stores, found[0].statement, f"a store to {name}")
+            continue
         _check_stores(name, stores, nest.domain, name in shared)
         if name in shared:
             _check_shared(name, loads, stores)
             continue
         for load, store in product(loads, stores):
             here = load.statement.accesses == store.statement.accesses
-            own = here and load.around == store.around
+            own = here and (load.around == store.around or load.follows(store))
             _expect(own, load.statement, f"{name} to be loaded only where it is stored")
 
 
-def _allocs(body: Sequence[Step]) -> Iterator[Alloc]:
+def _allocs(body: Sequence[Step], kind: str = "") -> Iterator[tuple[Alloc, str]]:
+    """All arrays of a nest, with the kinds of the loops that they are in."""
     for step in body:
         if isinstance(step, Alloc):
-            yield step
-        elif isinstance(step, Loop):
-            yield from _allocs(step.body)
+            yield step, kind
+        elif isinstance(step, Loop | Unless):
+            yield from _allocs(step.body, step.kind if isinstance(step, Loop) else kind)
 
 
 def _uses(nest: Nest) -> Iterator[_Use]:
@@ -80,11 +120,9 @@ def _uses(nest: Nest) -> Iterator[_Use]:
                 phase += 1
             elif isinstance(step, Loop) and step.kind == "block":
                 yield from steps(step.body, (*around, step))
-            elif isinstance(step, Loop):
-                inner = walk(step.body, (*around, step))
+            else:
+                inner = walk((step,), around)
                 yield from (_Use(statement, loops, phase) for statement, loops in inner)
-            elif isinstance(step, Statement):
-                yield _Use(step, around, phase)
 
     return steps(nest.body, ())
 
@@ -101,14 +139,23 @@ def _check_steps(
     known = set(known)
     for step in body:
         if isinstance(step, Loop):
+            if isinstance(step, At):
+                _expect(step.register in known, step, "registers that are known")
             _check_loop(step, around)
             _check_steps(step.body, (*around, step), known, memory)
+        elif isinstance(step, Unless):
+            _check_copy(step)
+            _check_steps(step.body, around, known, memory)
         elif isinstance(step, Alloc):
-            _expect(around and around[-1].kind == "block", step, "shared memory of a block")
+            own = around and around[-1].kind in ("block", "thread", "lane")
+            _expect(own, step, "shared memory of a block, or memory of a thread or lane")
         elif isinstance(step, Barrier):
             _expect(all(x.kind == "block" for x in around), step, "a barrier that all reach")
         else:
+            kinds = {x.kind for x in around}
+            alone = isinstance(step, Store) and "warp" in kinds and "lane" not in kinds
             _expect(around or not isinstance(step, Store), step, "a loop around a store")
+            _expect(not alone, step, "lanes of a warp around a store")
             _expect(known.issuperset(step.operands), step, "registers that are known")
             made = [r.name for r in step.results]
             _expect(known.isdisjoint(made), step, "registers that are new")
@@ -126,16 +173,38 @@ def _check_loop(loop: Loop, around: tuple[Loop, ...]) -> None:
     ahead = loop.body[: loop.ahead]
     loads = len(ahead) == loop.ahead >= 0 and all(isinstance(s, Load) for s in ahead)
     _expect(loads, loop, "loads ahead")
-    outer = around[-1] if around else None
+    if isinstance(loop, At):
+        one = len(loop.axes) == loop.step == loop.each == 1 and loop.kind in ("serial", "chunk")
+        _expect(one, loop, "the index of one axis, serial or of a chunk")
+        _expect(loop.kind == "serial" or _is_serial(around), loop, "serial loops around a chunk")
+        return
     if loop.kind == "lane":
-        run = outer is not None and (outer.axes[-1:], outer.step) == (loop.axes, loop.step)
+        run = (loop.axes, loop.step) in [(x.axes[-1:], x.step) for x in around]
         _expect(run, loop, "a loop of lanes in a loop of such runs")
         return
     taken = {d for x in around for d in x.axes}
     new = taken.isdisjoint(loop.axes) and len(set(loop.axes)) == len(loop.axes)
     _expect(new, loop.axes, "axes without a loop")
-    lanes = sum(isinstance(s, Loop) and s.kind == "lane" for s in loop.body)
-    _expect(lanes == (loop.step > 1), loop, "runs that one loop of lanes goes through")
+    if loop.kind == "sorted":
+        at = loop.body[-1] if loop.body else None
+        _expect(isinstance(at, At) and taken.issuperset(at.axes), loop, "an index of a loop around")
+    lanes = {x.axes for _, inner in walk(loop.body) for x in inner if x.kind == "lane"}
+    runs = loop.axes[-1:] in lanes
+    _expect(runs == (loop.step > 1), loop, "runs that loops of lanes go through")
+
+
+def _is_serial(around: Sequence[Loop]) -> bool:
+    return all(x.kind == "serial" for x in around)
+
+
+def _check_copy(step: Unless) -> None:
+    """It stores what it loads, from one memory to the same places of the other."""
+    found = [s for s, _ in walk(step.body)]
+    addresses = [a for s in found for a in s.arguments if isinstance(a, Address)]
+    copy = [type(s) for s in found] == [Load, Store]
+    copy = copy and [a.pointer for a in addresses] == [step.source, step.target]
+    copy = copy and addresses[0].access == addresses[1].access
+    _expect(copy and found[1].operands == (found[0].results[0].name,), step, "a copy")
 
 
 def _check_shared(name: str, loads: Sequence[_Use], stores: Sequence[_Use]) -> None:
@@ -152,11 +221,13 @@ def _check_stores(name: str, stores: Sequence[_Use], domain: Domain, shared: boo
     for store in stores:
         (access,) = store.statement.accesses
         own = {d for x in store.around if x.kind == "block" for d in x.axes} if shared else set()
-        axes = sorted({d for loop in store.around for d in loop.axes} - own)
-        if not _injective(access, axes, domain):
+        axes = frozenset(d for loop in store.around for d in loop.axes) - own
+        if store.chosen:
+            axes = store.workers | {d for d, stride in enumerate(access.strides) if stride}
+        if not _injective(access, sorted(axes), domain):
             raise GraphError(f"{name}: several iterations store one element, at {access}")
     for one, other in combinations(stores, 2):
-        if shared and one.phase != other.phase:
+        if one.follows(other) or (shared and one.phase != other.phase):
             continue
         (access,), (further,) = one.statement.accesses, other.statement.accesses
         if _meet(access, further, domain):
@@ -164,17 +235,31 @@ def _check_stores(name: str, stores: Sequence[_Use], domain: Domain, shared: boo
 
 
 def _check_bounds(statement: Statement, domain: Domain, memory: Mapping[str, Memory]) -> None:
-    """Loads without a condition, and stores, stay within their memory."""
+    """Loads without a condition, also at places that data say, and stores stay in their memory."""
     guarded = isinstance(statement, Load) and not statement.plain
-    if guarded or not isinstance(statement, Load | Store):
+    taken = _taken(statement)
+    if guarded or (taken is None and not isinstance(statement, Load | Store)):
         return
     (address,) = (a for a in statement.arguments if isinstance(a, Address))
-    assert address.access is not None
+    (access,) = statement.accesses
     whole = isinstance(statement, Store) and statement.lanes
-    least, most = reach(address.access, domain, whole)
+    least, most = reach(access, domain, whole)
+    least, most = least + min(0, taken or 0), most + max(0, taken or 0)
     size = memory[address.pointer].size
     inside = domain.size == 0 or (least >= 0 and most < size)
     _expect(inside, statement, f"0 to {size - 1}, not {least} to {most}, in {address.pointer}")
+
+
+def _taken(statement: Statement) -> int | None:
+    """Elements from the first to the last that a `take` without a condition may read; None for
+    others, and where there are none."""
+    if not isinstance(statement, Call) or statement.function != "take":
+        return None
+    settings: tuple[Any, ...] = statement.settings
+    _, divisor, stride, extent, _ = settings
+    if statement.arguments[0] != TRUE or divisor != 1 or not extent:
+        return None
+    return int(stride * (extent - 1))
 
 
 def reach(access: AffineAccess, domain: Domain, whole: bool = False) -> tuple[int, int]:

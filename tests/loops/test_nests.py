@@ -267,9 +267,9 @@ def test_loops_that_are_not_well_formed_are_refused():
     load, store = loop.body
     lanes = Loop((3,), "lane", (load, store), 4)
     wrong = {
-        "runs that one loop of lanes goes through": replace(loop, step=4),
+        "runs that loops of lanes go through": replace(loop, step=4),
         "a loop of lanes in a loop of such runs": replace(loop, body=(lanes,), step=2),
-        "one of serial, chunk": replace(loop, kind="other"),  # type: ignore[arg-type]
+        "one of serial, sorted, chunk": replace(loop, kind="other"),  # type: ignore[arg-type]
         "iterations above 0": replace(loop, each=0),
         "loads ahead": replace(loop, ahead=2),
         "axes without a loop": replace(loop, body=(Loop((3,), "serial", (load, store)),)),

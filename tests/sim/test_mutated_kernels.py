@@ -141,8 +141,8 @@ MUTANTS = (
     Mutant("reduce", "if (!first_of_row()) return;", "if (!stores()) return;", "long_row"),
     Mutant("reduce", "if (has(j)) kept.own[j] =", "kept.own[j] =", "kept"),
     Mutant("reduce", "if (has(j)) body(held_column(j), kept", "body(held_column(j), kept", "kept"),
-    Mutant("index", "if (thread <= rows)", "if (thread < rows)", "gather"),
-    Mutant("index", "__syncthreads();\n  for", "for", "gather"),
+    Mutant("segments", "if (thread <= rows)", "if (thread < rows)", "gather"),
+    Mutant("segments", "__syncthreads();\n  for", "for", "gather"),
     Mutant("pointwise", "if (i < count) body(i);", "body(i);", "pointwise"),
 )
 

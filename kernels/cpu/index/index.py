@@ -1,81 +1,74 @@
-"""Lower the gradient of take: each chunk owns rows of the table and scans the indices."""
+"""Lower gradients of gathers, and scatters: schedules of their nest."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
 from graphc.base.target import Target
-from graphc.ir import Value
 from graphc.kernels.cpu.shared.kernel_source import (
-    argument_order,
     array_text,
     chunk_count,
     entry,
     make_kernel,
+    pointer_lines,
     share,
 )
-from graphc.kernels.program.access import AffineAccess, Domain, merge_axes, merged
-from graphc.kernels.program.axis import only_node
+from graphc.kernels.cpu.shared.loop_printer import WrittenLoops
+from graphc.kernels.loops.index_nest import IndexNest, index_nest
+from graphc.kernels.loops.language import Nest, walk
+from graphc.kernels.loops.places import in_registers, inward, shared_out, together
+from graphc.kernels.program.body.statement import Statement
 from graphc.kernels.program.kernel import Kernel
-from graphc.kernels.program.operands import constant_operands, find_operands
 from graphc.ops.fused import KernelNode
 from graphc.ops.indexing import TakeGrad
-from graphc.ops.pointwise.logic import C_TYPES
+from graphc.ops.scatter import Scatter
+
+STRIP = 64
+"""Neighbours that are processed together."""
 
 
 def lower_index(node: KernelNode, target: Target) -> Kernel:
-    """The kernel of a body with one take_grad of row-major inputs and constants, read through
-    views."""
-    inner, op = only_node(node, TakeGrad)
-    (indices, dy), table = inner.inputs, inner.output.type
-    assert node.body.outputs == inner.outputs, "nothing follows take_grad"
-    last = op.axis + indices.type.rank
-    reader = Reader(node, inner.inputs)
-    nanoseconds = table.nbytes / 20 + dy.type.nbytes / 10 + indices.type.size
-    chunks = chunk_count(nanoseconds, op.extent)
-    output = f"({C_TYPES[dy.type.dtype]}*)arguments[{len(node.inputs)}]"
+    """The kernel of a body with one take_grad: each chunk owns rows of the table and scans all
+    indices, so that nothing is shared and the order never changes."""
+    part = index_nest(node, TakeGrad)
+    a, (j,), _, b = part.letters
+    nest = shared_out(together(inward(part.nest, b), a, "serial"), j)
+    indices, dy = (value.type for value in part.node.inputs)
+    nanoseconds = part.node.output.type.nbytes / 20 + dy.nbytes / 10 + indices.size
+    return _kernel(node, part, nest, target.lanes, nanoseconds, dy.size)
+
+
+def lower_scatter(node: KernelNode, target: Target) -> Kernel:
+    """The kernel of a body with one scatter: each chunk owns strips of neighbours behind the axis,
+    copies what was there, unless it lies in place, and goes through the indices in order."""
+    part = index_nest(node, Scatter)
+    a, _, _, b = part.letters
+    nest = together(inward(part.nest, b), (*a, *b), "chunk", STRIP)
+    x, indices, _ = (value.type for value in part.node.inputs)
+    return _kernel(node, part, nest, target.lanes, x.size + 2.0 * indices.size, indices.size)
+
+
+def _kernel(
+    node: KernelNode, part: IndexNest, nest: Nest, width: int, nanoseconds: float, flops: int
+) -> Kernel:
+    """The kernel of a scheduled nest, with `width` neighbours in registers if there are as many."""
+    if _neighbours(nest, part.letters[3][-1]) >= width:
+        nest = in_registers(nest, part.letters[3][-1], width)
+    loops = WrittenLoops(nest)
+    units = loops.units
+    chunks = chunk_count(nanoseconds, units)
     lines = [
-        f"take_grad<Before, Places, After, Indices, {op.extent}>({reader.pointer(indices)},",
-        f"    {reader.pointer(dy)}, {output}, {share(op.extent, chunks)});",
+        *pointer_lines(node, part.program, part.pointers),
+        f"const long begin = {share(units, chunks).replace(', ', ', end = ')};",
+        *loops.lines(),
     ]
-    sections = [
-        array_text(reader.arrays),
-        reader.read(dy, "Before", range(op.axis)),
-        reader.read(dy, "Places", range(op.axis, last)),
-        reader.read(dy, "After", range(last, dy.type.rank)),
-        reader.read(indices, "Indices", range(indices.type.rank)),
-        entry(node, lines),
-    ]
-    return make_kernel(node, sections, (chunks,), flops=dy.type.size)
+    sections = [array_text(part.program.arrays), entry(node, lines)]
+    return make_kernel(node, sections, (chunks,), flops=flops, inplace=part.inplace)
 
 
-class Reader:
-    """Prints how values are read through views from the memory behind them."""
-
-    def __init__(self, node: KernelNode, values: Sequence[Value]) -> None:
-        body, self._order = node.body, argument_order(node)
-        self._operands = dict(zip(values, find_operands(body, values), strict=True))
-        self._constants, self.arrays = constant_operands(body, [*self._operands.values()])
-
-    def read(self, value: Value, name: str, axes: Sequence[int]) -> str:
-        """A C++ struct with the extents and strides of `axes` of `value`, merged where possible."""
-        shape = tuple(value.type.shape[d] for d in axes)
-        part = AffineAccess(0, tuple(self._operands[value].strides[d] for d in axes))
-        small, groups = merge_axes(Domain(shape), [part])
-        strides = merged(part, groups).strides
-        lists = [", ".join(map(str, x or (1,))) for x in (small.extents, strides)]
-        return (
-            f"struct {name} {{\n"
-            f"  static constexpr int RANK = {small.rank};\n"
-            f"  static constexpr long SIZE = {math.prod(shape)};\n"
-            f"  static constexpr long EXTENT[] = {{{lists[0]}}}, STRIDE[] = {{{lists[1]}}};\n"
-            "};\n"
-        )
-
-    def pointer(self, value: Value) -> str:
-        """The C++ expression of the first element read of `value`."""
-        operand, kind = self._operands[value], C_TYPES[value.type.dtype]
-        base = self._constants.get(operand.source)
-        base = base or f"(const {kind}*)arguments[{self._order[operand.source]}]"
-        return f"{base} + {operand.offset}"
+def _neighbours(nest: Nest, axis: int) -> int:
+    """The elements along the axis, if loops over it only move and compute what lies side by side
+    or is the same for all; else 0."""
+    around = {x for _, loops in walk(nest.body) for x in loops if axis in x.axes}
+    inner = [s for x in around if x.kind != "chunk" for s in x.body]
+    plain = all(isinstance(s, Statement) for s in inner)
+    steps = {a.strides[axis] for s in inner if isinstance(s, Statement) for a in s.accesses}
+    return nest.domain.extents[axis] if plain and steps <= {0, 1} else 0

@@ -233,6 +233,10 @@ template <class M, class V> INLINE V select(M m, V a, V b) {
   else return m ? a : b;
 }
 
+// NaN in either argument is the result.
+template <class V> INLINE V maximum(V a, V b) { return select((a > b) | (a != a), a, b); }
+template <class V> INLINE V minimum(V a, V b) { return select((a < b) | (a != a), a, b); }
+
 // Conditions: bool where all lanes agree, else a mask.
 INLINE bool both(bool a, bool b) { return a && b; }
 INLINE mask both(mask a, mask b) { return a & b; }

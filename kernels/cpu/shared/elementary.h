@@ -28,9 +28,6 @@ INLINE vec<float> copysign(vec<float> x, vec<float> sign) {
   return from_bits((bits(x) & 0x7fffffff) | (bits(sign) & INT32_MIN));
 }
 
-// NaN in either argument is the result.
-template <class V> INLINE V maximum(V a, V b) { return select((a > b) | (a != a), a, b); }
-template <class V> INLINE V minimum(V a, V b) { return select((a < b) | (a != a), a, b); }
 template <class V> INLINE V relu(V x) { return select(x <= V{}, V{}, x); }
 template <class V> INLINE V relu_grad(V d, V y) { return select(y <= V{}, V{}, d); }
 

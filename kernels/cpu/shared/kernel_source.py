@@ -38,7 +38,7 @@ HEADERS = {
     "pointwise": "pointwise/pointwise",
     "prefix": "prefix/prefix",
     "reduce": "reduce/reduce",
-    "scatter": "index/scatter",
+    "scatter": "index/index",
     "sort": "prefix/sort",
 }
 """The header of each template, below kernels/cpu."""

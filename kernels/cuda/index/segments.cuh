@@ -1,45 +1,14 @@
-// index.cuh: the gradient of a gather. One thread owns each sum and adds the elements with its
-// index in ascending order, without atomics.
+// segments.cuh: sums of elements with one index, without atomics. The indices are sorted first, as
+// entries of sort.cuh: the index above, its place below, so that equal ones stay in order. Those that
+// name a row are then a segment. A block finds where the segments of Together rows begin; each of
+// its warps adds the elements of a row, Strips strips of 32 runs of V neighbours.
 //
-// Few indices, or few rows: a warp owns one row of the table and 32 neighbours behind it. Its lanes
-// read 32 indices at a time and vote on which of them name the row; all lanes then add those
-// elements, one after another. Block: whole warps. Grid: ceil(Before * Extent * ceil(After / 32) /
-// warps per block).
-//
-// Else the indices are sorted first, as entries of sort.cuh: the index above, its place below, so
-// that equal ones stay in order. Those that name a row are then a segment. A block finds where the
-// segments of Together rows begin; each of its warps adds the elements of a row, Strips strips of 32
-// runs of V neighbours. Block: THREADS. Grid: see add_segments. Shared memory: static, a tile of
-// entries, or Together + 1 ints.
+// Block: THREADS. Grid: see add_segments. Shared memory: static, a tile of entries, or Together + 1
+// ints.
 #pragma once
 #include "cuda/prefix/sort.cuh"
 
 namespace graphc {
-
-// out[before][j][after] = sum of dy[before][i][after] over the i with index(i) = j. The functors
-// are index(i), element(before, i, after) and store(before, j, after, sum).
-template <class T, int Before, int Count, int After, int Extent, class IndexOf, class Element,
-          class Store>
-GRAPHC_INLINE void take_grad(const IndexOf& index, const Element& element, const Store& store) {
-  constexpr int strips = (After + 31) / 32;
-  const int lane = threadIdx.x % 32;
-  const long long warp = static_cast<long long>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
-  const int after = static_cast<int>(warp % strips) * 32 + lane;
-  const int row = static_cast<int>(warp / strips % Extent);
-  const int before = static_cast<int>(warp / strips / Extent);
-  if (before >= Before) return;  // the whole warp
-  T sum = 0;
-  for (int first = 0; first < Count; first += 32) {
-    const int mine = first + lane;
-    unsigned votes = __ballot_sync(0xffffffffu, mine < Count && index(mine) == row);
-    while (votes) {
-      const int i = first + __ffs(votes) - 1;
-      votes &= votes - 1;
-      if (after < After) sum += element(before, i, after);
-    }
-  }
-  if (after < After) store(before, row, after, sum);
-}
 
 // Sorts tiles of Size of the Count indices; those that are out of range come after all others.
 template <int Count, int Extent, int Size, class IndexOf>
@@ -65,9 +34,9 @@ GRAPHC_INLINE int first_of(const Entry<int>* sorted, int index) {
   return low;
 }
 
-// As take_grad, with the Count entries sorted. element(before, i, after) gives a run of V elements,
-// store(before, j, after, sums) takes one. Grid: Before * ceil(Extent / Together) * ceil(After /
-// (32 * V * Strips)).
+// out[before][j][after] = sum of dy[before][i][after] over the i whose index is j, with the Count
+// entries sorted. element(before, i, after) gives a run of V elements, store(before, j, after, sums)
+// takes one. Grid: Before * ceil(Extent / Together) * ceil(After / (32 * V * Strips)).
 template <class T, int V, int Before, int Count, int After, int Extent, int Together, int Strips,
           class Element, class Store>
 GRAPHC_INLINE void add_segments(const Entry<int>* sorted, const Element& element,
