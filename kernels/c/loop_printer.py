@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from graphc.base.errors import GraphError
 from graphc.ir import FLOATS, NARROW
-from graphc.kernels.loops.language import Alloc, Barrier, Loop, Memory, Nest, Step
+from graphc.kernels.loops.language import Alloc, At, Barrier, Loop, Memory, Nest, Step, Unless
 from graphc.kernels.program.access import AffineAccess, Domain
 from graphc.kernels.program.body.literals import TRUE, literal, memory_literal
 from graphc.kernels.program.body.statement import (
@@ -79,13 +79,29 @@ class _Printer:
 
     def steps(self, body: Iterable[Step], indices: tuple[str, ...]) -> Iterator[str]:
         for step in body:
-            if isinstance(step, Loop):
+            if isinstance(step, At):
+                yield from self.at(step, indices)
+            elif isinstance(step, Loop):
                 yield from self.loop(step, indices)
+            elif isinstance(step, Unless):
+                yield f"if ({step.source} != {step.target}) {{"
+                yield from (INDENT + line for line in self.steps(step.body, indices))
+                yield "}"
             elif isinstance(step, Alloc):
                 self.dtypes[step.name] = step.dtype
                 yield f"{C_TYPES[step.dtype]} {step.name}[{step.size}];"
             elif not isinstance(step, Barrier):
                 yield from self.statement(step, indices)
+
+    def at(self, at: At, indices: tuple[str, ...]) -> Iterator[str]:
+        """The body at the index that a register holds, if the axis has it."""
+        (axis,) = at.axes
+        name, names = f"i{axis}", list(indices)
+        names[axis] = name
+        yield f"const int64_t {name} = {at.register};"
+        yield f"if ({name} >= 0 && {name} < {self.domain.extents[axis]}) {{"
+        yield from (INDENT + line for line in self.steps(at.body, tuple(names)))
+        yield "}"
 
     def loop(self, loop: Loop, indices: tuple[str, ...]) -> Iterator[str]:
         """A `for` for each axis. Where the last one advances by runs, `run` is the first index of
