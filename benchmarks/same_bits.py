@@ -27,14 +27,40 @@ from benchmarks.families.recurrent import Recurrent
 from benchmarks.families.resnet import ResNet
 from benchmarks.families.stack import FLUX, LENET, Stack
 from benchmarks.run import compiled
-from benchmarks.workload import Array, Data, Workload
+from benchmarks.workload import Array, Data, Draws, Tensors, Workload
 from graphc.base.config import INSTRUCTION_SETS
 from graphc.ir.state import elements
 from graphc.program import Program
 from graphc.runtime.cpu.executable import _types
 from graphc.runtime.plan.plan import Launch, Step
 
+
+class Mixed(Workload):
+    """What the other rows lack: average pooling, groups of channels, running sums."""
+
+    gflop = 0.0
+
+    def data(self) -> Data:
+        draws = Draws(self.name)
+        draws.layer("c1", (12, 3, 3, 3))
+        draws.layer("c2", (20, 6, 3, 3))
+        draws.norm("norm", 12)
+        draws.layer("fc", (10, 20))
+        x = draws.generator.randn(self.batch, 3, 13, 13).astype(np.float32)
+        y = draws.generator.randint(0, 10, self.batch).astype(np.int32)
+        return Data(draws.parameters, x, y)
+
+    def forward(self, lib: Any, p: Tensors, x: Any, training: bool) -> Any:
+        x = lib.gelu(lib.conv2d(x, p["c1.weight"], p["c1.bias"], 1, 1))
+        x = lib.avg_pool2d(x, 3, 2, 1)
+        x = lib.group_norm(x, 3, p["norm.weight"], p["norm.bias"])
+        x = lib.conv2d(x, p["c2.weight"], p["c2.bias"], 2, 1, 1, 2)
+        x = lib.cumsum(lib.avg_pool2d(lib.silu(x), 4).reshape(-1, 20), 1)
+        return lib.linear(x, p["fc.weight"], p["fc.bias"])
+
+
 ROWS: dict[str, Workload] = {
+    "mixed": Mixed("mixed", 11),
     "lenet": Stack("lenet", 20, model=LENET),
     "flux": Stack("flux", 12, model=FLUX),
     "lstm": Recurrent("lstm", 8, cell="lstm", hidden=24, steps=7),
