@@ -12,7 +12,7 @@ struct Defaults {
   using X = float;  // what the operands hold in memory
   using Y = float;
   using T = float;  // and what is summed
-  static constexpr int DEPTH = 0, PARTS = 1, LAST_LANES = W;
+  static constexpr int DEPTH = 0, PARTS = 1, PASSES = 1, LAST_LANES = W;
   static constexpr long AHEAD = 0;
   static constexpr int ROW_SECTIONS = 1, GROUP_OUTER = 1, GROUP_COLUMNS = 1;
   static constexpr bool LANES_SUMMED = false, MOVING = false, PACKED = false, PAIRS = false,
