@@ -9,7 +9,7 @@ so that neither the tile nor the width of registers nor the batch changes a bit:
     conv2d_wgrad    n,p,q
 
 Where a layout puts the images of both operands of a weight gradient into lanes, the lanes are added
-at the end: n/16,p,q,n%16.
+at the end: n/16,p,q,n%16. Reductions: `reduction_orders`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from graphc.base.target import Target
 from graphc.ir import FLOATS, Graph, Node
 from graphc.ir.sum_order import LANES
 from graphc.kernels.program.nest import Nest, contraction_nest
+from graphc.kernels.program.reduction_orders import order_reductions
 from graphc.ops.base import Contraction
 from graphc.ops.fused import KernelNode
 
@@ -36,7 +37,9 @@ def _in_kernel(node: Node) -> Node:
     if not isinstance(node, KernelNode):
         return node
     body = node.body
-    if node.op.template == "group":
+    if node.op.template == "reduce":
+        nodes = order_reductions(body).nodes
+    elif node.op.template == "group":
         nodes = tuple(map(_in_kernel, body.nodes))
     elif node.op.template == "contract":
         order = contraction_order(contraction_nest(body))
