@@ -15,6 +15,8 @@ without work, so that images are summed in parts: 4*n,p,q.
 
 No order is stated where a kernel may have one of its own: where an instruction adds products of
 bf16 in pairs, and for convolutions that Winograd's algorithm may compute.
+
+Reductions: `reduction_orders`.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from graphc.base.target import Target
 from graphc.ir import FLOATS, Graph, Node
 from graphc.ir.sum_order import LANES
 from graphc.kernels.program.nest import Nest, contraction_nest
+from graphc.kernels.program.reduction_orders import order_reductions
 from graphc.ops.base import Contraction
 from graphc.ops.convolution import Conv2d, Conv2dDgrad
 from graphc.ops.fused import KernelNode
@@ -54,7 +57,9 @@ def _in_kernel(node: Node, target: Target) -> Node:
     if not isinstance(node, KernelNode):
         return node
     body = node.body
-    if node.op.template == "group":
+    if node.op.template == "reduce":
+        nodes = order_reductions(body).nodes
+    elif node.op.template == "group":
         nodes = tuple(_in_kernel(n, target) for n in body.nodes)
     elif node.op.template == "contract":
         order = _order(contraction_nest(body), target)
