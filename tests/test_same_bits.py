@@ -89,7 +89,7 @@ def test_weights_after_training(name: str, clean_environment: pytest.MonkeyPatch
 @pytest.mark.parametrize("name", same_bits.ROWS)
 def test_the_whole_table(name: str, clean_environment: pytest.MonkeyPatch) -> None:
     isas = tuple(INSTRUCTION_SETS)
-    assert not same_bits.train(name, same_bits.train_variants(isas, (False, True))).difference
+    assert not same_bits.train(name, same_bits.train_variants(isas, whole=True)).difference
     assert not same_bits.forward(name, isas).difference
 
 
