@@ -110,7 +110,7 @@ class _Widening:
         if not node.op.images:  # a matrix product
             return True
         in_lanes = target.fills_lanes(node.inputs[0].type.shape[0])
-        return not in_lanes and has_kernels(node, target.lanes)
+        return not in_lanes and has_kernels(node)
 
     def _read(self, value: Value, node: Node, registers: bool) -> Value:
         """Return the f32 value for an f16 or bf16 value that `node` reads."""

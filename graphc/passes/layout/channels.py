@@ -5,9 +5,10 @@ any size fill the vectors, and what is done channel by channel (batch norm, pool
 done lane by lane. A weight is read with its output channels in lanes, so that a convolution costs a
 conversion of its weight, and the borders to what keeps row-major values cost conversions too.
 
-A kernel can have channels in the lanes if they are whole registers and it uses them as one axis of
-all its images. Kernels that share such a value form a region, which gets lanes together if its
-convolutions are estimated to gain more by them than its conversions cost.
+A kernel can have channels in the lanes if they fill the widest registers, whatever those of the
+target, and it uses them as one axis of all its images. Kernels that share such a value form a
+region, which gets lanes together if its convolutions are estimated to gain more by them than its
+conversions cost.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from graphc.base.target import Target
 from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Type, Value, Where
 from graphc.ir.rewrite import drop_dead, names_of
 from graphc.ir.sections import sections_of_sums
+from graphc.ir.sum_order import LANES
 from graphc.ops.axes import SUMMED
 from graphc.ops.base import Index, Op
 from graphc.ops.cost import node_flops
@@ -42,7 +44,7 @@ def channel_lanes(graph: Graph, target: Target) -> Graph:
     """Give values layouts with channels in the lanes where that is estimated to pay."""
     if not target.has_lanes:
         return graph
-    kernels = {id(n): k for n in graph.nodes if (k := _kernel(n, target.lanes)) is not None}
+    kernels = {id(n): k for n in graph.nodes if (k := _kernel(n)) is not None}
     if not any(k.gain for k in kernels.values()):
         return graph
     chosen = _Regions(graph, kernels, target).paying()
@@ -64,26 +66,26 @@ class _Kernel:
     """What must be converted for it: the operand that is no image."""
 
 
-def _kernel(node: Node, width: int) -> _Kernel | None:
+def _kernel(node: Node) -> _Kernel | None:
     """Return a node with channels in the lanes; None if it cannot or has lanes already."""
     if not isinstance(node, KernelNode):
         return None
     body = node.body
     if any(v.type.layout != ROW_MAJOR for v in (*body.inputs, *body.outputs)):
         return None
-    images = {v for v in body.inputs if _is_image(v.type, width)}
+    images = {v for v in body.inputs if _is_image(v.type)}
     product = next((n for n in body.nodes if n.op.contracts), None)
     weight, gain = None, 0.0
     if product is not None:
-        if not _can_be_laned(body, product, width):
+        if not _can_be_laned(body, product):
             return None
         gradient = product.op.called == "wgrad"
         weight = None if gradient else _source(body, product.inputs[1])
         images -= {weight}
         pixels = (product.inputs[1] if gradient else product.output).type.shape[3]
-        filled = pixels / (width * -(-pixels // width))
+        filled = pixels / (LANES * -(-pixels // LANES))
         gain = 1 / (ROW_SHARE * filled) - 1 / PEAK_SHARE
-    laned = _followed(body, images, product, width)
+    laned = _followed(body, images, product)
     if not laned:
         return None
     outer = dict(zip((*body.inputs, *body.outputs), (*node.inputs, *node.outputs), strict=True))
@@ -92,16 +94,16 @@ def _kernel(node: Node, width: int) -> _Kernel | None:
     )
 
 
-def _is_image(type: Type, width: int) -> bool:
+def _is_image(type: Type) -> bool:
     """Return whether a value of several pixels has channels that fill whole registers."""
     if type.rank != 4 or not type.size:
         return False
-    return type.shape[1] % width == 0 and type.shape[2] * type.shape[3] > 1
+    return type.shape[1] % LANES == 0 and type.shape[2] * type.shape[3] > 1
 
 
-def _can_be_laned(body: Graph, product: Node, width: int) -> bool:
+def _can_be_laned(body: Graph, product: Node) -> bool:
     """Return whether the contraction has kernels with channels in the lanes."""
-    if product.output.type.dtype != "f32" or not has_kernels(product, width):
+    if product.output.type.dtype != "f32" or not has_kernels(product):
         return False
     if sections_of_sums(body) is not None:
         return False
@@ -135,9 +137,7 @@ def _source(body: Graph, weight: Value) -> Value | None:
     return weight if alone else None
 
 
-def _followed(
-    body: Graph, images: set[Value], product: Node | None, width: int
-) -> frozenset[Value] | None:
+def _followed(body: Graph, images: set[Value], product: Node | None) -> frozenset[Value] | None:
     """Return which inputs and outputs of `body` have lanes if `images` have; None if impossible."""
     if product is not None and product.op.called != "wgrad":
         images = images | {product.output}
@@ -158,7 +158,7 @@ def _followed(
         if node.op.reduced_axes is not None and axes.get(node.inputs[0]) != 1:
             return None
     laned = {v for v in (*body.inputs, *body.outputs) if v in axes}
-    return frozenset(v for v in laned if axes[v] == 1 and _is_image(v.type, width))
+    return frozenset(v for v in laned if axes[v] == 1 and _is_image(v.type))
 
 
 def _axis(node: Node, axes: dict[Value, int]) -> int | None:

@@ -74,7 +74,7 @@ def lower_conv_amx(node: KernelNode, nest: Nest, target: Target) -> Kernel | Non
 
     None if it is not bf16, has too few channels for whole registers, or fits no tile.
     """
-    if not target.multiplies_tiles or products_per_step(nest) != 2 or nest.a.lanes != C:
+    if not target.multiplies_tiles or products_per_step(nest, target) != 2 or nest.a.lanes != C:
         return None
     epilogue = tile_epilogue(node.body, nest, K, target.lanes)
     nest = rows_as_one(nest, epilogue)

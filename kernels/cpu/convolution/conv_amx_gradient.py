@@ -48,7 +48,7 @@ def lower_amx_gradient(node: KernelNode, nest: Nest, target: Target) -> Kernel |
 
     None if they are not bf16, if there is no image, or if no block of pixels fits the stack.
     """
-    if not target.multiplies_tiles or products_per_step(nest) != 2 or nest.a.lanes != C:
+    if not target.multiplies_tiles or products_per_step(nest, target) != 2 or nest.a.lanes != C:
         return None
     rows, columns = line(nest, P, R), line(nest, Q, S)
     if rows is None or columns is None or not all(axis.extent for axis in nest.axes):

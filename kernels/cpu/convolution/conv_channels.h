@@ -11,6 +11,8 @@
 // registers over all c, r, s. Products with padding are never computed: columns outside of the image
 // are left out of the text of a tile (Shape::column_inside), rows are skipped (Shape::row_inside).
 //
+// Each sum takes its products in the order of c, r, s.
+//
 // With PAIRS x and the weight are bf16, and a step is two neighbouring channels at once
 // (contract_pairs.h), of which the last may be alone.
 //
@@ -86,7 +88,7 @@ struct Tile {
       for (int i = 0; i < MR; i++) {
         if (!live(i, s)) continue;
         if constexpr (NV == 1 && !S::PAIRS) {
-          sums.at[i][0] = fma(x[s * S::X_S + row(i)], v[0], sums.at[i][0]);
+          sums.at[i][0] = fma(splat(x[s * S::X_S + row(i)]), v[0], sums.at[i][0]);
         } else {
           Factor<S> one = element_at<S, N, S::X_C>(x + s * S::X_S + row(i));
           pin(one);
@@ -130,21 +132,26 @@ struct Tile {
       for (int j = 0; j < NV; j++) sums.at[i][j] = vec<float>{};
     x += S::X_0 + n * S::X_N + p * S::X_P + q * S::X_Q;
     w += S::W_0 + k / W * S::W_K;
+    long r0 = 0, r1 = S::ROWS_OF_TAPS;
+    while (r0 < r1 && !S::row_inside(p, r0)) r0++;
+    while (r0 < r1 && !S::row_inside(p, r1 - 1)) r1--;
+    const auto channel = [&]<int N>(const X* x, const X* w) __attribute__((always_inline)) {
 #pragma GCC unroll 1
-    for (long b = 0; b < S::BLOCKS_OF_C; b++)
+      for (long r = r0; r < r1; r++) step<N>(sums, x + r * S::X_R, w + r * S::W_R);
+    };
 #pragma GCC unroll 1
-      for (long r = 0; r < S::ROWS_OF_TAPS; r++) {
-        if (!S::row_inside(p, r)) continue;
-        const X* from = x + b * S::X_B + r * S::X_R;
-        const X* weight = w + b * S::BLOCK_OF_C * S::W_C + r * S::W_R;
+    for (long b = 0; b < S::BLOCKS_OF_C; b++) {
+      const X* from = x + b * S::X_B;
+      const X* weight = w + b * S::BLOCK_OF_C * S::W_C;
 #pragma GCC unroll 1
-        for (long c = 0; c < S::BLOCK_OF_C - rest; c += S::UNROLL * together)
+      for (long c = 0; c < S::BLOCK_OF_C - rest; c += S::UNROLL * together)
 #pragma GCC unroll 16
-          for (int u = 0; u < S::UNROLL * together; u += together)
-            step<together>(sums, from + (c + u) * S::X_C, weight + (c + u) * S::W_C);
-        if constexpr (rest != 0)
-          step<1>(sums, from + (S::BLOCK_OF_C - 1) * S::X_C, weight + (S::BLOCK_OF_C - 1) * S::W_C);
-      }
+        for (int u = 0; u < S::UNROLL * together; u += together)
+          channel.template operator()<together>(from + (c + u) * S::X_C, weight + (c + u) * S::W_C);
+      if constexpr (rest != 0)
+        channel.template operator()<1>(from + (S::BLOCK_OF_C - 1) * S::X_C,
+                                       weight + (S::BLOCK_OF_C - 1) * S::W_C);
+    }
     finish(sums, n, k, p, q, epilogue);
   }
 };

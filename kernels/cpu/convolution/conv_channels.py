@@ -2,7 +2,8 @@
 
 The rows of a tile are pixels, its columns registers of output channels. The weight has its output
 channels in lanes too, so that a step is one channel of x at one tap: a few registers of the weight,
-each multiplied by one broadcast element per pixel.
+each multiplied by one broadcast element per pixel. The sums of a tile stay in registers and take
+one product after the other, channel by channel.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from graphc.base.target import Target
+from graphc.ir import FLOATS
 from graphc.kernels.cpu.contract.epilogue import tile_epilogue
 from graphc.kernels.cpu.contract.index_text import constant, integers
 from graphc.kernels.cpu.contract.kernel_text import functor, setup, sum_parameters
@@ -21,6 +23,7 @@ from graphc.kernels.cpu.shared.kernel_source import array_text, balanced, entry,
 from graphc.kernels.program.epilogue import Epilogue
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.nest import Border, Nest
+from graphc.kernels.program.sum_orders import stated_order
 from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
 
@@ -99,12 +102,13 @@ class _ChannelLoops:
     def __init__(self, nest: Nest, target: Target) -> None:
         self.nest, self.target = nest, target
         self.extents = [axis.extent for axis in nest.axes]
-        self.together = products_per_step(nest)
+        self.together = products_per_step(nest, target)
         self.vectors = self.extents[K] // target.lanes
         x = nest.a
         assert self.extents[K] % target.lanes == 0 and x.lanes in (None, C), "whole registers"
         self.block = target.lanes if x.lanes == C else self.extents[C]
         assert self.extents[C] % self.block == 0, "whole blocks of channels"
+        assert stated_order(nest, target) in ("", self.order), nest.node.op
         assert not x.quotients and not nest.b.quotients and not nest.b.borders
         self.rows = [b for b in x.borders if b.axes <= {P, R}]
         self.columns = [b for b in x.borders if b.axes <= {Q, S} and b not in self.rows]
@@ -119,6 +123,11 @@ class _ChannelLoops:
         self.cuts = self.cuts_of[self.sizes.columns]
         self.cycles = self._cycles(self.sizes)
         self._cut_into_chunks()
+
+    @property
+    def order(self) -> str:
+        """The order in which the loops of conv_channels.h add products one at a time."""
+        return ",".join(self.nest.axes[a].name for a in (C, R, S))
 
     def _candidates(self) -> Iterator[_TileSizes]:
         registers, (n, width) = self.target.registers, (self.extents[N], self.extents[Q])
@@ -193,7 +202,8 @@ class _ChannelLoops:
         columns = ", ".join(f"{{{c.start}, {c.tiles}, {c.size}}}" for c in self.cuts)
         products = sizes.images * sizes.columns * sizes.vectors * extents[S]
         pairs = block // self.together
-        fitting = (u for u in (8, 4, 2) if pairs % u == 0 and u * products <= TEXT)
+        counts = (8, 4, 2) if extents[R] == 1 else ()
+        fitting = (u for u in counts if pairs % u == 0 and u * products <= TEXT)
         steps = {
             "X_0": x.offset,
             "X_N": x.strides[N],
@@ -211,7 +221,7 @@ class _ChannelLoops:
         }
         return [
             "struct Shape {",
-            *factor_lines(nest),
+            *factor_lines(nest, self.target),
             integers(N=extents[N], P=extents[P], IMAGES=sizes.images),
             integers(TAPS=extents[S], ROWS_OF_TAPS=extents[R], UNROLL=next(fitting, 1)),
             integers(BLOCKS_OF_C=extents[C] // block, BLOCK_OF_C=block),
@@ -226,16 +236,16 @@ class _ChannelLoops:
         ]
 
 
-def products_per_step(nest: Nest) -> int:
-    """Products that a step adds to each sum: 2 of bf16, 1 of f32."""
-    dtypes = {nest.a.type.dtype, nest.b.type.dtype}
-    assert dtypes in ({"f32"}, {"bf16"}), "operands are of one kind"
-    return 2 if dtypes == {"bf16"} else 1
+def products_per_step(nest: Nest, target: Target) -> int:
+    """Products that a step adds to each sum: 2 of bf16 where an instruction does, else 1."""
+    (dtype,) = {nest.a.type.dtype, nest.b.type.dtype}
+    assert dtype in FLOATS, "operands are of one kind"
+    return 2 if dtype == "bf16" and target.multiplies_pairs else 1
 
 
-def factor_lines(nest: Nest) -> list[str]:
+def factor_lines(nest: Nest, target: Target) -> list[str]:
     """Members of a Shape that describe the operand types."""
-    pairs = products_per_step(nest) == 2
+    pairs = products_per_step(nest, target) == 2
     return [
         f"    using X = {C_TYPES[nest.a.type.dtype]};",
         f"    static constexpr bool PAIRS = {str(pairs).lower()};",

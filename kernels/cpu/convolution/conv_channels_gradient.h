@@ -15,7 +15,8 @@
 //
 // Phase 0: a chunk is a tile of k, a group of channels and a part of the images. It walks over blocks of
 // pixels, whose x and dy stay in the first-level cache while all its tiles pass over them; their sums
-// wait in the workspace [part][k / W][c][r][s][W]. Phase 1 adds the parts in ascending order and turns
+// wait in the workspace [part][k / W][c][r][s][W]. A block is either several whole images or some rows
+// of one, so that each sum takes its products image by image and row by row. Phase 1 adds the parts in ascending order and turns
 // W x W blocks to rows of dw.
 #pragma once
 #include "cpu/convolution/conv_channels.h"
@@ -94,7 +95,7 @@ struct HaloGradientTile {
   static INLINE void element(Sums& sums, const X* x, const Factor<S> (&v)[NV], Numbers<J...>) {
     if constexpr (INSIDE || S::column_inside(Q, I % S::TAPS)) {
       if constexpr (NV == 1 && !S::PAIRS) {
-        sums.at[I][0] = fma(x[row(I)], v[0], sums.at[I][0]);
+        sums.at[I][0] = fma(splat(x[row(I)]), v[0], sums.at[I][0]);
       } else {
         Factor<S> one = [&]() __attribute__((always_inline)) {
           if constexpr (S::IMAGES == 2) return splat(x[row(I)]);

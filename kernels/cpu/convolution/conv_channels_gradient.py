@@ -18,6 +18,7 @@ from graphc.kernels.cpu.convolution.conv_channels import factor_lines, inside, p
 from graphc.kernels.cpu.shared.kernel_source import balanced, chunk_count, entry, make_kernel
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.nest import Nest
+from graphc.kernels.program.sum_orders import parts_of_images, stated_order
 from graphc.ops.fused import KernelNode
 
 K, C, R, S, N, P, Q = range(7)
@@ -80,12 +81,13 @@ class _ChannelGradientLoops:
         behind = whole[self.head :]
         self.main = self.head + (behind.index(False) if False in behind else len(behind))
         self.size = nest.extents((K, C, R, S))
-        pairs = products_per_step(nest) == 2
-        self.images = 2 if pairs and self.laned and self.extents[N] % 2 == 0 else 1
+        self.together = products_per_step(nest, target)
+        self.images = 2 if self.together == 2 and self.laned and self.extents[N] % 2 == 0 else 1
         self._choose()
         if 4 * sum(self._pair_counts().values()) > STACK_BYTES:
             self.images = 1
             self._choose()
+        assert stated_order(nest, target) in ("", self.order), nest.node.op
 
     def _choose(self) -> None:
         self.sizes = min(self._candidates(), key=self._cycles)
@@ -101,6 +103,16 @@ class _ChannelGradientLoops:
         y_image = self.sizes.vectors * self.block_of_p * dy.strides[P]
         images = self.block_of_n // 2
         return {"X_ROOM": images * min(x.block, x_image), "Y_ROOM": images * y_image}
+
+    @property
+    def order(self) -> str:
+        """The order in which the loops of conv_channels_gradient.h add products one at a time.
+
+        Blocks of pixels are several images, or rows of one.
+        """
+        assert self.block_of_p == self.extents[P] or self.block_of_n == 1
+        parts = f"{self.parts}*" if self.parts > 1 else ""
+        return parts + ",".join(self.nest.axes[a].name for a in (N, P, Q))
 
     @property
     def _taps(self) -> range:
@@ -125,7 +137,7 @@ class _ChannelGradientLoops:
         whole, rest = divmod(self.vectors, sizes.vectors)
         rows = sizes.channels * self.extents[S]
         tiles = self.extents[C] // sizes.channels * self.extents[R]
-        pixels, pairs = self._block(sizes), products_per_step(self.nest) == 2
+        pixels, pairs = self._block(sizes), self.together == 2
         blocks = -(-self.nest.extents((N, P, Q)) // (self.images * pixels))
         load = 2.0 if pairs and self.images == 1 else 0.5  # two pixels of x, or one
 
@@ -153,9 +165,7 @@ class _ChannelGradientLoops:
         self.k_tiles = -(-self.vectors // sizes.vectors)
         wanted = min(chunk_target(self._cycles(sizes)), 2 * FEWEST_CHUNKS)
         lacking = -(-wanted // self.k_tiles)
-        small = 4 * self.size < max(self.nest.a.type.nbytes, self.nest.b.type.nbytes)
-        equal = (d for d in range(1, several + 1) if several % d == 0)
-        self.parts = next((d for d in equal if d >= lacking), several) if small else 1
+        self.parts = math.gcd(parts_of_images(self.nest), several)
         groups = -(-lacking // self.parts)
         self.groups = max(1, min(groups, extents[C] // sizes.channels))
         self.chunks = self.k_tiles * self.groups * self.parts
@@ -199,7 +209,7 @@ class _ChannelGradientLoops:
         long = ", ".join(f"{name} = {value}" for name, value in steps.items())
         return [
             "struct Shape {",
-            *factor_lines(self.nest),
+            *factor_lines(self.nest, self.target),
             integers(N=extents[N], P=extents[P], Q=extents[Q], HEAD=self.head, MAIN=self.main),
             integers(IMAGES=self.images, C=extents[C], TAPS=extents[S], ROWS_OF_TAPS=extents[R]),
             integers(CHANNELS=sizes.channels, BLOCK_OF_C=lanes if self.laned else 1),
