@@ -258,13 +258,7 @@ struct Tile {
       sum<0>(own, x, y, at);
       kept[h] = own;
     }
-#pragma GCC unroll 4
-    for (int half = S::PASSES / 2; half > 0; half /= 2)
-      for (int h = 0; h < half; h++)
-#pragma GCC unroll 32
-        for (int i = 0; i < MR; i++)
-#pragma GCC unroll 32
-          for (int j = 0; j < NV; j++) kept[h].at[i][j] += kept[h + half].at[i][j];
+    add_by_halves<S::PASSES, MR, NV>(kept);
     sums = kept[0];
   }
 
@@ -372,22 +366,6 @@ struct Tile {
 };
 
 // ---- the sequence of tiles -----------------------------------------------------------------------
-
-// The cut that tile number `at` of an axis belongs to becomes a template argument, and `at` a
-// logical index. STEP is the logical extent of one row or register.
-template <const auto& CUTS, int I, int STEP, class Then>
-INLINE void choose(long& at, const Then& then) {
-  constexpr Cut cut = CUTS[I];
-  if constexpr (I + 1 < sizeof CUTS / sizeof(Cut)) {
-    if (at >= cut.tiles) {
-      at -= cut.tiles;
-      choose<CUTS, I + 1, STEP>(at, then);
-      return;
-    }
-  }
-  at = cut.start + at * cut.size * STEP;
-  then.template operator()<cut>();
-}
 
 template <class S, class Epilogue>
 INLINE void tile(const typename S::X* x, const typename S::Y* y, long* at, const Epilogue& epilogue,

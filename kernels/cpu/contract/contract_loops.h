@@ -55,6 +55,22 @@ struct Iteration {
   }
 };
 
+// The cut that tile number `at` of an axis belongs to becomes a template argument, and `at` a
+// logical index. STEP is the logical extent of one row or register.
+template <const auto& CUTS, int I, int STEP, class Then>
+INLINE void choose(long& at, const Then& then) {
+  constexpr Cut cut = CUTS[I];
+  if constexpr (I + 1 < sizeof CUTS / sizeof(Cut)) {
+    if (at >= cut.tiles) {
+      at -= cut.tiles;
+      choose<CUTS, I + 1, STEP>(at, then);
+      return;
+    }
+  }
+  at = cut.start + at * cut.size * STEP;
+  then.template operator()<cut>();
+}
+
 // ---- the second phase ----------------------------------------------------------------------------
 
 // The partial sums of N neighbours, `size` elements apart, added in ascending order.

@@ -33,6 +33,20 @@ struct Defaults {
   static bool last(const long*, int, int) { return false; }
 };
 
+// The sums of N passes, MR x NV registers each, as those of the first: N / 2 are added to the others,
+// and so on.
+template <int N, int MR, int NV, class Sums>
+INLINE void add_by_halves(Sums* kept) {
+#pragma GCC unroll 4
+  for (int half = N / 2; half > 0; half /= 2)
+#pragma GCC unroll 4
+    for (int h = 0; h < half; h++)
+#pragma GCC unroll 32
+      for (int i = 0; i < MR; i++)
+#pragma GCC unroll 32
+        for (int j = 0; j < NV; j++) kept[h].at[i][j] += kept[h + half].at[i][j];
+}
+
 // A tile register in memory.
 struct alignas(64) Gathered {
   uint32_t at[TILE_ROWS][TILE_ROWS];
