@@ -10,7 +10,7 @@ import pytest
 
 import graphc
 from graphc import functions as f
-from graphc import nn
+from graphc.base.dtypes import convert
 from graphc.base.target import Target
 from graphc.ir import ROW_MAJOR, Layout, Node, Type
 from graphc.ir.interpret import evaluate
@@ -25,7 +25,7 @@ CASES = [
     *(((n,), (0,)) for n in LONG),
     *(((3, n), (1,)) for n in LONG),
     *(((n, 5), (0,)) for n in LONG),
-    *(((n, 40), (0,)) for n in LONG),
+    *(((n, 40), (0,)) for n in (7, 49, 1000)),
     ((2, 33, 3), (1,)),
     ((5, 3, 7, 7), (0, 2, 3)),
     ((5, 1, 7, 7), (0, 2, 3)),
@@ -88,7 +88,10 @@ def node(function, shape: tuple[int, ...], dtype: str = "f32", layout: Layout = 
 def draw(node: Node) -> list[Array]:
     random = np.random.default_rng(1)
     inputs = [random.standard_normal(v.type.shape) for v in node.inputs]
-    return [x.astype(v.type.numpy_dtype) for x, v in zip(inputs, node.inputs, strict=True)]
+    return [
+        convert(x.astype(np.float32), v.type.numpy_dtype)
+        for x, v in zip(inputs, node.inputs, strict=True)
+    ]
 
 
 def orders(node: Node) -> list[str]:
@@ -102,17 +105,19 @@ def assert_ordered(nodes: list[Node], width: int) -> None:
         inputs = draw(built.node)
         op = replace(built.node.op, body=order_reductions(built.node.op.body))
         for got, want in zip(built.run(inputs), op.evaluate(*inputs), strict=True):
-            np.testing.assert_array_equal(got, want, f"{orders(built.node)}")
+            assert got.tobytes() == want.tobytes(), f"{orders(built.node)}: {got}, not {want}"
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_rows_are_added_in_order(width):
-    assert_ordered([node(b(a), s) for s, a in CASES for b in (statistics, shares)], width)
+    several = [c for c in CASES if len(c[0]) > 1]
+    nodes = [node(statistics(a), s) for s, a in CASES] + [node(shares(a), s) for s, a in several]
+    assert_ordered(nodes, width)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_rows_of_other_dtypes(width):
-    cases = [((3, 49), (1,)), ((33, 5), (0,)), ((3, 4, 150), (0, 2)), ((40_000,), (0,))]
+    cases = [((3, 49), (1,)), ((33, 5), (0,)), ((3, 4, 150), (0, 2)), ((3, 4099), (1,))]
     dtypes = ("f64", "f16", "bf16")
     assert_ordered([node(statistics(a), s, d) for (s, a), d in product(cases, dtypes)], width)
 
@@ -147,7 +152,7 @@ def test_orders():
     assert of((8, 100), (1,)) == "1%32"
     assert of((8, 128), (1,)) == "1%64"
     assert of((100, 32), (0,)) == "0%4"
-    assert of((7, 32), (0,)) == "0"
+    assert of((20, 32), (0,)) == "0"
     assert of((8, 200_000), (1,)) == "6*1/64,1%64"
     assert of((5, 3, 9, 9), (0, 2, 3)) == "0,2.3%32"
     assert of((5, 3, 9, 9), (0, 2, 3), Layout(0, 8)) == "0/16,2.3%4,0%16"
@@ -158,11 +163,11 @@ def test_orders():
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_row_has_the_same_bits_in_every_batch(width):
     """Whether the batch is one row, lies row-major or in the lanes."""
-    shapes = [((10,), (1,)), ((300,), (1,)), ((49, 3), (1,)), ((4, 33), (1, 2)), ((40_000,), (1,))]
-    for row, axes in shapes:
-        layouts = (ROW_MAJOR, Layout(0, width)) if row[-1] < 1000 else (ROW_MAJOR,)
-        batches = BATCHES if row[-1] < 1000 else BATCHES[:5]
-        pairs = [(b, x) for b in batches for x in layouts]
+    for row, axes in [((10,), (1,)), ((300,), (1,)), ((4, 33), (1, 2)), ((70_000,), (1,))]:
+        short = row[-1] < 1000
+        row_major = BATCHES if short else BATCHES[:3]
+        pairs = [(b, ROW_MAJOR) for b in row_major]
+        pairs += [(b, Layout(0, width)) for b in BATCHES[-4:] if short]
         nodes = [node(shares(axes), (b, *row), "f32", x) for b, x in pairs]
         (x, y) = draw(node(shares(axes), (100, *row)))
         whole = None
@@ -179,8 +184,6 @@ def test_programs_add_as_their_graphs_state(isa, monkeypatch):
     monkeypatch.setenv("GRAPHC_ISA", isa)
 
     def sums(x, y):
-        norm = nn.functional.layer_norm if hasattr(nn, "functional") else None
-        del norm
         return (
             *statistics((1,))(x, x * 2),
             *shares((0,))(x, x + 1),
