@@ -112,7 +112,7 @@ def row_order(body: Graph, rows: Rows) -> SumOrder:
         lanes = next(n * LANES for n in (4, 2, 1) if run >= 2 * n * LANES or n == 1)
         registers = outer * -(-run // LANES)
     else:
-        lanes, registers = CHAINS if run >= 2 * CHAINS else 1, outer * run
+        lanes, registers = CHAINS if run >= 8 * CHAINS else 1, outer * run
     loops = [*map(SumLoop, groups[:-1]), SumLoop(groups[-1], lanes=lanes)]
     return _in_parts(loops, extents[0], registers)
 

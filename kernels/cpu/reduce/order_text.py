@@ -10,7 +10,7 @@ from graphc.ir.sum_order import LANES, SumOrder
 from graphc.kernels.program.reduction_orders import column_order, row_order
 from graphc.kernels.program.rows import RowLoop, Rows, columns_of, reductions_of
 
-MOST_STATEMENTS = 64
+MOST_STATEMENTS = 48
 """The most statements of the chains that a loop adds side by side."""
 OPERATIONS = 8
 """Operations of a function that count as one statement."""

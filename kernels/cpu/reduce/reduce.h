@@ -44,25 +44,25 @@ template <int SUMS, int LIVE, class Sums> INLINE void add_halves(Sums* sums) {
   }
 }
 
-// Adds a run [first, stop) of the last axis, which begins with chain 0, to the sums of CHAINS chains, LIVE of which there are: all
-// side by side in registers if TOGETHER is CHAINS, else so many at a time in memory.
-template <int CHAINS, int LIVE, int TOGETHER, int STEP, int M, class Sums, class Body>
+// Adds a run [first, stop) of the last axis, which begins with chain 0, to the sums of its chains: to all of them side by side in
+// registers if TOGETHER is CHAINS, else to so many at a time in memory. It ends with a round of the chains or REST registers later.
+template <int CHAINS, int TOGETHER, int REST, int STEP, int M, class Sums, class Body>
 INLINE void run(Sums* sums, const long* j, long first, long stop, const Body& body) {
   if constexpr (TOGETHER < CHAINS) {
     for (; first + (TOGETHER - 1) * STEP < stop; first += TOGETHER * STEP)
-#pragma GCC unroll 64
+#pragma GCC unroll 16
       for (int u = 0; u < TOGETHER; u++)
         body.template operator()<M>(sums[first / STEP % CHAINS + u], j, first + u * STEP);
     for (; first < stop; first += STEP)
       body.template operator()<M>(sums[first / STEP % CHAINS], j, first);
   } else {
-    if constexpr (LIVE == CHAINS)
-      for (; first + (CHAINS - 1) * STEP < stop; first += CHAINS * STEP)
-#pragma GCC unroll 64
-        for (int u = 0; u < CHAINS; u++) body.template operator()<M>(sums[u], j, first + u * STEP);
-#pragma GCC unroll 64
-    for (int u = 0; u < least(CHAINS - 1, LIVE); u++)
-      if (first + u * STEP < stop) body.template operator()<M>(sums[u], j, first + u * STEP);
+    for (; first + (CHAINS - 1) * STEP < stop; first += CHAINS * STEP)
+#pragma GCC unroll 16
+      for (int u = 0; u < CHAINS; u++) body.template operator()<M>(sums[u], j, first + u * STEP);
+    if constexpr (REST > 0)
+      if (first < stop)
+#pragma GCC unroll 16
+        for (int u = 0; u < REST; u++) body.template operator()<M>(sums[u], j, first + u * STEP);
   }
 }
 
@@ -71,47 +71,49 @@ template <class Order> struct Plain : Order {
   static constexpr int CHAINS = 1, GROUPS = 1;
 };
 
-// The sums of registers [begin, end) of a row. With APART, each chain has a pass of its own, for sums that fill the registers.
-template <class Reduced, class Order, int TOGETHER, bool APART, int N, class Sums, class Body>
+// The registers from one index of an axis to the next.
+template <class D> constexpr long registers_behind(int axis) {
+  long product = 1;
+  for (int d = axis + 1; d < D::RANK; d++) product *= steps<D>(d);
+  return product;
+}
+
+// The sums of registers [begin, end) of a row.
+template <class Reduced, class Order, int TOGETHER, int N, class Sums, class Body>
 INLINE Sums reduce(long begin, long end, const Body& body) {
   constexpr int last = Reduced::RANK - 1, U = Order::CHAINS, G = Order::GROUPS;
   constexpr bool across = Reduced::LANE == last;
-  constexpr int step = across ? W : 1, live = least(U, most(steps<Reduced>(last), 1));
-  constexpr int tail = across ? Reduced::EXTENT[last] / W % U : 0;  // the chain of what is left
-  Sums all[live * G];
-  const auto add = [&](Sums* sums, int group, int chain) __attribute__((always_inline)) {
-    pointwise<Reduced, N>(begin, end,
-                          [&]<int M>(const long* j, long first, long stop)
-                              __attribute__((always_inline)) {
-                                if constexpr (G > 1)
-                                  if (j[most(Reduced::LANE, 0)] / W % G != group) return;
-                                if constexpr (across && M < W) {
-                                  if constexpr (!APART)
-                                    body.template operator()<M>(sums[tail], j, first);
-                                  else if (chain == tail)
-                                    body.template operator()<M>(*sums, j, first);
-                                } else if constexpr (APART) {
-                                  for (first += chain * step; first < stop; first += U * step)
-                                    body.template operator()<M>(*sums, j, first);
-                                } else run<U, live, TOGETHER, step, M>(sums, j, first, stop, body);
-                              });
+  constexpr int step = across ? W : 1;
+  constexpr long full = Reduced::EXTENT[last] / step;  // what is left takes the next chain
+  constexpr int live = least(U, most(steps<Reduced>(last), 1));
+  const auto add = [&](Sums* sums, long first, long stop) __attribute__((always_inline)) {
+    pointwise<Reduced, N>(
+        first, stop, [&]<int M>(const long* j, long i, long end) __attribute__((always_inline)) {
+          if constexpr (across && M < W) body.template operator()<M>(sums[full % U], j, i);
+          else if constexpr (full < U && TOGETHER == U)
+            run<most(full, 1), most(full, 1), 0, step, M>(sums, j, i, end, body);
+          else run<U, TOGETHER, full % U, step, M>(sums, j, i, end, body);
+        });
   };
-  if constexpr (APART) {
-    for (int k = 0; k < live * G; k++) {
-      Sums one;
-      add(&one, k % G, k / G);
-      all[k] = one;
-    }
-  } else if constexpr (G > 1) {
+  if constexpr (G == 1) {
+    Sums sums[live];
+    add(sums, begin, end);
+    add_halves<U, live>(sums);
+    return sums[0];
+  } else {
+    constexpr long block = registers_behind<Reduced>(Reduced::LANE),
+                   blocks = steps<Reduced>(Reduced::LANE);
+    Sums groups[G];
     for (int group = 0; group < G; group++) {
       Sums sums[live];
-      add(sums, group, 0);
-#pragma GCC unroll 16
-      for (int u = 0; u < live; u++) all[u * G + group] = sums[u];
+      for (long first = begin; first < end; first += block)
+        if (first / block % blocks % G == group) add(sums, first, first + block);
+      add_halves<U, live>(sums);
+      groups[group] = sums[0];
     }
-  } else add(all, 0, 0);
-  add_halves<U * G, live * G>(all);
-  return all[0];
+    add_halves<G, G>(groups);
+    return groups[0];
+  }
 }
 
 // The first register of a part.
@@ -120,13 +122,13 @@ template <class Reduced, class Order> constexpr long part_begin(long part) {
 }
 
 // One loop of a row. The sums, or false where this phase ends with it.
-template <class Reduced, class Order, int TOGETHER, bool APART, int N, int LOOP, int PIECES,
-          int BYTES, class Sums, class Body>
+template <class Reduced, class Order, int TOGETHER, int N, int LOOP, int PIECES, int BYTES,
+          class Sums, class Body>
 INLINE bool loop(int phase, long piece, char* partials, Sums& sums, const Body& body) {
   constexpr int parts = Order::PARTS;
   const auto part = [&](long p) __attribute__((always_inline)) {
-    Sums found = reduce<Reduced, Order, TOGETHER, APART, N, Sums>(
-        part_begin<Reduced, Order>(p), part_begin<Reduced, Order>(p + 1), body);
+    Sums found = reduce<Reduced, Order, TOGETHER, N, Sums>(part_begin<Reduced, Order>(p),
+                                                           part_begin<Reduced, Order>(p + 1), body);
     found.across();
     return found;
   };

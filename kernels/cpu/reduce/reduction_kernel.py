@@ -270,12 +270,11 @@ class _Printer:
         return s.joined("sums.", live)
 
     def _sums(self, loop: RowLoop) -> str:
-        """The order of a loop, and how many of its chains are added side by side, or apart."""
+        """The order of a loop, and how many of its chains are added side by side."""
         if not loop.sums:
-            return "Plain<Order>, 1, false"
-        if self.side > 1:
-            return "Order, 1, true"
-        return f"Order, {chains_together(loop, chains(self.order, self.rows))}, false"
+            return "Plain<Order>, 1"
+        count = chains(self.order, self.rows)
+        return f"Order, {1 if self.side > 1 else chains_together(loop, count)}"
 
     def _lines(self, program: RegisterProgram, live: str) -> list[str]:
         return program.lines(self.indices, live)
