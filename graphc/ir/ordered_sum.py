@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -78,15 +79,22 @@ def ordered_reduction(
     """Return `x` with `axes`, by their numbers in `order`, combined by `join` and kept as 1."""
     extents = {str(a): x.shape[a] for a in axes}
     shape = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
-
-    def add(total: Array, index: dict[str, int]) -> Array:
-        at = tuple(
-            slice(index[str(a)], index[str(a)] + 1) if a in axes else slice(None)
-            for a in range(x.ndim)
-        )
-        return np.asarray(join(total, x[at]))
-
+    terms = np.moveaxis(x, axes, range(len(axes))).reshape(math.prod(extents.values()), -1)
+    total = None
     with np.errstate(all="ignore"):
-        return order.total(
-            extents, np.full(shape, zero, x.dtype), add, lambda p, q: np.asarray(join(p, q))
-        )
+        for part in range(order.parts):
+            places: list[list[int]] = [[] for _ in range(order.lanes)]
+            for lane, index in order.terms(extents, part):
+                place = 0
+                for axis, extent in extents.items():
+                    place = place * extent + index[axis]
+                places[lane].append(place)
+            lanes = np.full((order.lanes, terms.shape[1]), zero, x.dtype)
+            for step in range(max(map(len, places))):  # all lanes at once
+                own = [lane for lane, mine in enumerate(places) if step < len(mine)]
+                lanes[own] = join(lanes[own], terms[[places[lane][step] for lane in own]])
+            while len(lanes) > 1:
+                lanes = join(*np.split(lanes, 2))
+            total = lanes[0] if total is None else join(total, lanes[0])
+    assert total is not None
+    return total.reshape(shape)

@@ -6,6 +6,7 @@ An order is a loop nest over the summed axes, written from the outermost loop:
     n,p,q             for n: for p: for q
     3*n/16,p,q,n%16   16 lanes, of which lane l adds the terms with n = l modulo 16; three parts
     2.3%64            axes 2 and 3 as one, in 64 lanes
+    n/16,p%4,n%16     64 lanes: lane 16 a + b adds those with p = a modulo 4, n = b modulo 16
 
 Each lane adds its terms one after the other to a sum that begins at zero; a product is added by a
 fused multiply-add. The lanes are added by halves: lane l and lane l + h for h = lanes / 2, ..., 1.
@@ -18,6 +19,7 @@ vector registers and the threads that run it, adds in the order that the node st
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -29,8 +31,8 @@ LANES = 16
 """Lanes of a sum whose lanes a layout decides: those of the widest vector register. Narrower
 registers take their part of them at a time."""
 
-_TEXT = re.compile(r"(?:(\d+)\*)?([^*%]+?)(?:%(\d+))?")
-_LOOP = re.compile(r"([\w.]+?)(?:/(\d+))?")
+_TEXT = re.compile(r"(?:(\d+)\*)?([^*]+)")
+_LOOP = re.compile(r"([\w.]+?)(?:/(\d+))?(?:%(\d+))?")
 Sum = TypeVar("Sum")
 
 
@@ -43,9 +45,13 @@ class SumLoop:
 
     axes: tuple[str, ...]
     step: int = 1
+    lanes: int = 1
+    """Partial sums, a power of two, that take the terms of the loop in turn."""
 
     def __str__(self) -> str:
-        return ".".join(self.axes) + (f"/{self.step}" if self.step > 1 else "")
+        step = f"/{self.step}" if self.step > 1 else ""
+        lanes = f"%{self.lanes}" if self.lanes > 1 else ""
+        return ".".join(self.axes) + step + lanes
 
 
 @dataclass(frozen=True)
@@ -54,15 +60,17 @@ class SumOrder:
 
     loops: tuple[SumLoop, ...]
     """The loops over the summed axes, the outermost first."""
-    lanes: int = 1
-    """Partial sums, a power of two, that take the terms of the last loop in turn."""
     parts: int = 1
     """Ranges of the first loop that are summed apart."""
 
+    @property
+    def lanes(self) -> int:
+        """Partial sums of a part: the product of the loops' lanes, those of the last fastest."""
+        return math.prod(loop.lanes for loop in self.loops)
+
     def __str__(self) -> str:
         parts = f"{self.parts}*" if self.parts > 1 else ""
-        lanes = f"%{self.lanes}" if self.lanes > 1 else ""
-        return parts + ",".join(map(str, self.loops)) + lanes
+        return parts + ",".join(map(str, self.loops))
 
     @staticmethod
     def parse(text: str) -> SumOrder:
@@ -76,8 +84,10 @@ class SumOrder:
         found = [_LOOP.fullmatch(part) for part in match[2].split(",")] if match else [None]
         if match is None or None in found:
             raise GraphError(f"expected the order of a sum, such as 'c/16,r,c,s', got {text!r}")
-        loops = tuple(SumLoop(tuple(m[1].split(".")), int(m[2] or 1)) for m in found if m)
-        return SumOrder(loops, int(match[3] or 1), int(match[1] or 1))
+        loops = tuple(
+            SumLoop(tuple(m[1].split(".")), int(m[2] or 1), int(m[3] or 1)) for m in found if m
+        )
+        return SumOrder(loops, int(match[1] or 1))
 
     def steps(self, extents: Mapping[str, int]) -> int:
         """Return the steps of the first loop."""
@@ -91,11 +101,13 @@ class SumOrder:
         steps = self.steps(extents)
         begin, end = part * steps // self.parts, (part + 1) * steps // self.parts
         for places in self._places(extents, 0, {}, begin, end):
-            index = dict[str, int]()
+            index, lane = dict[str, int](), 0
+            for loop in self.loops:
+                lane = lane * loop.lanes + places[loop.axes] % loop.lanes
             for axes, place in places.items():
                 for axis in reversed(axes):
                     place, index[axis] = divmod(place, extents[axis])
-            yield places[self.loops[-1].axes] % self.lanes, index
+            yield lane, index
 
     def _places(
         self,
@@ -143,7 +155,4 @@ class SumOrder:
 
 
 def _extent(loop: SumLoop, extents: Mapping[str, int]) -> int:
-    product = 1
-    for axis in loop.axes:
-        product *= extents[axis]
-    return product
+    return math.prod(extents[axis] for axis in loop.axes)

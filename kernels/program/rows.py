@@ -122,6 +122,8 @@ class Rows:
     """Statements that run once per row, after the loops."""
     pointers: Mapping[Value, str] = field(compare=False)
     """Pointer names of inputs and outputs."""
+    groups: tuple[tuple[int, ...], ...] = ()
+    """For each axis of the domain the axes of the reduced values that it merges."""
     cached: tuple[CachedRow, ...] = ()
     """Row-sized caches that the loops use."""
 
@@ -224,14 +226,23 @@ def find_rows(
 
 
 def _merged(rows: Rows) -> Rows:
-    """`rows` over as few axes as visit the same elements in the same order."""
-    kinds = [d in rows.reduced for d in range(rows.domain.rank)]
+    """`rows` over as few axes as visit the same elements in the same order.
+
+    With lanes, a kept axis of one element parts reduced axes like one of more elements: whatever
+    their number, each row has the same loops.
+    """
+    reduced, vectors = rows.reduced, rows.domain.lane is not None
+    kinds = [
+        (d in reduced, d - sum(e < d for e in reduced) if vectors and d in reduced else 0)
+        for d in range(rows.domain.rank)
+    ]
     domain, groups = merge_axes(rows.domain, rows.program.accesses, kinds)
-    reduced = frozenset(i for i, g in enumerate(groups) if g[-1] in rows.reduced)
+    merged = frozenset(i for i, g in enumerate(groups) if g[-1] in reduced)
     loops = (
         replace(x, before=x.before.merged(groups), body=x.body.merged(groups)) for x in rows.loops
     )
-    return Rows(domain, reduced, tuple(loops), rows.after.merged(groups), rows.pointers)
+    after = rows.after.merged(groups)
+    return Rows(domain, merged, tuple(loops), after, rows.pointers, groups)
 
 
 def reductions_of(body: Graph) -> list[Node]:

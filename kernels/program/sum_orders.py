@@ -8,12 +8,15 @@ so that neither the tile nor the width of registers nor the batch changes a bit:
     conv2d_dgrad    k,r,s
     conv2d_wgrad    n,p,q
 
-Where a layout puts the images of both operands of a weight gradient into lanes, the lanes are added
-at the end: n/16,p,q,n%16. Where it puts the channels of its output into lanes, few channels leave
-threads without work, so that images are summed in parts: 4*n,p,q.
+Where a layout puts the samples that a gradient sums over into the lanes of both operands, the lanes
+are added at the end, n/16,p,q,n%16 and k/16,k%16, and large operands are summed in parts:
+3*n/16,p,q,n%16. Where it puts the channels of its output into lanes, few channels leave threads
+without work, so that images are summed in parts: 4*n,p,q.
 
 No order is stated where a kernel may have one of its own: where an instruction adds products of
 bf16 in pairs, and for convolutions that Winograd's algorithm may compute.
+
+Reductions: `reduction_orders`.
 """
 
 from __future__ import annotations
@@ -24,9 +27,16 @@ from graphc.base.target import Target
 from graphc.ir import FLOATS, Graph, Node
 from graphc.ir.sum_order import LANES
 from graphc.kernels.program.nest import Nest, contraction_nest
+from graphc.kernels.program.reduction_orders import order_reductions
 from graphc.ops.base import Contraction
 from graphc.ops.convolution import Conv2d, Conv2dDgrad
 from graphc.ops.fused import KernelNode
+
+PART = 1 << 20
+"""Bytes that a part of a sum over samples in lanes reads."""
+
+SHORTEST_PART = 400
+"""The fewest products per lane in a part: below, adding up its lanes costs too much."""
 
 PARTS = 24
 """Units of work that many threads share."""
@@ -47,7 +57,9 @@ def _in_kernel(node: Node, target: Target) -> Node:
     if not isinstance(node, KernelNode):
         return node
     body = node.body
-    if node.op.template == "group":
+    if node.op.template == "reduce":
+        nodes = order_reductions(body).nodes
+    elif node.op.template == "group":
         nodes = tuple(_in_kernel(n, target) for n in body.nodes)
     elif node.op.template == "contract":
         order = _order(contraction_nest(body), target)
@@ -92,12 +104,23 @@ def contraction_order(nest: Nest) -> str:
     if nest.node.output.type.dtype not in FLOATS:
         return ""
     names = [nest.axes[a].name for a in nest.summed]
-    lanes = {read.lanes for read in (nest.a, nest.b)}
-    if nest.node.op.name == "conv2d_wgrad" and lanes == {nest.summed[0]}:
-        image, *pixels = names
-        return ",".join((f"{image}/{LANES}", *pixels, f"{image}%{LANES}"))
-    parts = f"{n}*" if (n := parts_of_images(nest)) > 1 else ""
-    return parts + ",".join(names)
+    if {read.lanes for read in (nest.a, nest.b)} == {nest.summed[0]}:
+        sample, *others = names
+        names = [f"{sample}/{LANES}", *others, f"{sample}%{LANES}"]
+        parts = parts_of_samples(nest)
+    else:
+        parts = parts_of_images(nest)
+    return (f"{parts}*" if parts > 1 else "") + ",".join(names)
+
+
+def parts_of_samples(nest: Nest) -> int:
+    """The parts of a sum over samples in the lanes of both operands: what a part reads stays in a
+    second-level cache while all tiles pass over it."""
+    steps = -(-nest.axes[nest.summed[0]].extent // LANES)
+    products = nest.extents(nest.summed) // LANES
+    most = max(1, min(steps, products // SHORTEST_PART))
+    size = nest.node.output.type.numpy_dtype.itemsize
+    return min(most, max(1, size * (nest.a.type.size + nest.b.type.size) // PART))
 
 
 def parts_of_images(nest: Nest) -> int:

@@ -25,7 +25,9 @@ IMAGES, FILTERS = floats(19, 4, 7, 8), floats(6, 2, 3, 3)
 (PIXELS,) = Conv2d(*CONVOLUTION).reference(IMAGES, FILTERS)
 
 
-@pytest.mark.parametrize("text", ["k", "c/16,r,c,s", "3*n/16,p,q,n%16", "5*0.1/64,0.1%64"])
+@pytest.mark.parametrize(
+    "text", ["k", "c/16,r,c,s", "3*n/16,p,q,n%16", "5*0.1/64,0.1%64", "n/16,p%4,n%16"]
+)
 def test_text_is_parsed_back(text):
     assert str(SumOrder.parse(text)) == text
 
@@ -45,6 +47,14 @@ def test_terms_of_blocks_and_lanes():
     )
     assert first == [(n, n, p) for p in (0, 1) for n in range(4)]
     assert second == [(n % 4, n, p) for p in (0, 1) for n in (4, 5)]
+
+
+def test_terms_of_two_loops_with_lanes():
+    order = SumOrder.parse("n/2,p%4,n%2")
+    terms = [(lane, i["n"], i["p"]) for lane, i in order.terms({"n": 3, "p": 5})]
+    assert order.lanes == 8
+    first = [(p % 4 * 2 + n, n, p) for p in range(5) for n in range(2)]
+    assert terms == first + [(p % 4 * 2, 2, p) for p in range(5)]
 
 
 @pytest.mark.parametrize("order", ["k", "k/16,k", "k%16", "3*k/4,k%4"])

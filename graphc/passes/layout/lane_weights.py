@@ -15,6 +15,7 @@ from dataclasses import replace
 from graphc.base.target import Target
 from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Value
 from graphc.ir.rewrite import names_of
+from graphc.ir.sum_order import LANES
 from graphc.ops.fused import KernelNode
 from graphc.ops.layout import Relayout
 from graphc.ops.loops.scan import BoundScan, Scan
@@ -76,7 +77,7 @@ class _Conversion:
     def _gains(self, weight: Value, readers: list[Node]) -> bool:
         if weight.type.layout != ROW_MAJOR or weight.type.rank != 2 or not readers:
             return False
-        whole = weight.type.shape[0] % self.layout.width == 0
+        whole = weight.type.shape[0] % LANES == 0
         return whole and all(
             isinstance(n, KernelNode) and _reads_along_rows(n, weight) for n in readers
         )

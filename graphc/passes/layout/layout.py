@@ -20,6 +20,7 @@ from dataclasses import replace
 from graphc.base.target import Target
 from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Type, Value, Where
 from graphc.ir.rewrite import drop_dead, names_of
+from graphc.ir.sum_order import LANES
 from graphc.ops.fused import KernelNode, kernels_in
 from graphc.ops.layout import Relayout
 from graphc.ops.loops.bodies import unique_names
@@ -40,7 +41,7 @@ def layout(graph: Graph, target: Target) -> Graph:
         return graph
     batch, times = _batch_of_convolutions(graph), frozenset[int]()
     if not target.fills_lanes(batch):
-        batch, times = _batch_of_scans(graph, target.lanes)
+        batch, times = _batch_of_scans(graph)
     if not batch:
         return graph
     on_batch = {v: a for v in graph.inputs if (a := _batch_axis(v.type, batch, times)) is not None}
@@ -56,18 +57,18 @@ def _batch_of_convolutions(graph: Graph) -> int:
     return 0
 
 
-def _batch_of_scans(graph: Graph, width: int) -> tuple[int, frozenset[int]]:
+def _batch_of_scans(graph: Graph) -> tuple[int, frozenset[int]]:
     """Return the batch of all scans and their lengths; 0 if there is none.
 
-    It is the first size of the carries, if it is the same everywhere and fills registers of `width`
-    lanes.
+    It is the first size of the carries, if it is the same everywhere and fills the widest
+    registers.
     """
     scans = [n.op for n in graph.nodes if isinstance(n.op, Scan)]
     if not any(_may_have_lanes(op) for op in scans):
         return 0, frozenset()
     carries = [v.type for op in scans for v in op.old_carries if v.type.rank > 1]
     batches = {t.shape[0] for t in carries}
-    if len(batches) != 1 or max(batches) % width or not max(batches):
+    if len(batches) != 1 or max(batches) % LANES or not max(batches):
         return 0, frozenset()
     return batches.pop(), frozenset(op.length for op in scans)
 

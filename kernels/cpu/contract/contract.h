@@ -22,6 +22,9 @@
 //                the step of one lane: 0 is a broadcast, 1 a vector load, another a gather.
 //   MOVING       the tile's outer places meet a border that moves with the last summed loop: each
 //                has an address of its own, of zeros where it is outside (outer_inside).
+//   PARTS, PASSES
+//                of a sum that is cut: ranges of the outermost loop that different chunks add, and
+//                passes over every so many of its blocks, for lanes of several registers.
 //   AHEAD        if not 0, how far ahead the next tile's rows of X lie, which are then prefetched.
 //   PACKED       Y is copied or transposed into a panel once per column of tiles, for all rows.
 //   PAIRS        both operands are bf16, and a step is two neighbours along the innermost summed axis:
@@ -217,10 +220,12 @@ struct Tile {
     if constexpr (D == S::DEPTH) {
       innermost(sums, x, y);
     } else {
+      constexpr long step = D == 0 ? S::PASSES : 1;
       long begin = 0, end = S::sums[D].extent;
-      if constexpr (D == 0 && S::PARTS > 1) {
-        begin = at[S::AXES] * end / S::PARTS;
-        end = (at[S::AXES] + 1) * end / S::PARTS;
+      if constexpr (D == 0 && S::PARTS * S::PASSES > 1) {
+        const long part = at[S::AXES], rounds = (end + step - 1) / step;
+        begin = part * rounds / S::PARTS * step + at[S::AXES + 1];
+        end = least((part + 1) * rounds / S::PARTS * step, end);
       }
       const auto one = [&](long z) __attribute__((always_inline)) {
         at[S::sums[D].axis] = z;
@@ -234,12 +239,27 @@ struct Tile {
       };
       if constexpr (S::MOVING && D + 1 == S::DEPTH && S::sums[D].extent <= 3) {
 #pragma GCC unroll 3
-        for (long z = begin; z < end; z++) one(z);
+        for (long z = begin; z < end; z += step) one(z);
       } else {
 #pragma GCC unroll 1
-        for (long z = begin; z < end; z++) one(z);
+        for (long z = begin; z < end; z += step) one(z);
       }
     }
+  }
+
+  // Lanes of several registers, one pass for each: pass h takes every PASSES-th block from h on.
+  // Their sums are added by halves, as the lanes of one register are.
+  static INLINE void sum_passes(Sums& sums, const X* x, const Y* y, long* at) {
+    Sums kept[S::PASSES];
+#pragma GCC unroll 1
+    for (int h = 0; h < S::PASSES; h++) {
+      Sums own = sums;
+      at[S::AXES + 1] = h;
+      sum<0>(own, x, y, at);
+      kept[h] = own;
+    }
+    add_by_halves<S::PASSES, MR, NV>(kept);
+    sums = kept[0];
   }
 
   // The registers that the epilogue takes at once: one, or those of a group.
@@ -322,7 +342,10 @@ struct Tile {
     else y = memory;
     if constexpr (COPIED) x = copied_rows<S, ROWS>(x, panel, at[S::ROWS]);
     else if constexpr (S::X_TILES != 0) x = InTiles<Tile, S>::kept(panel, x, at[S::ROWS]);
-    if (S::begin(at)) sum<0>(sums, x, y, at);
+    if (S::begin(at)) {
+      if constexpr (S::PASSES == 1) sum<0>(sums, x, y, at);
+      else sum_passes(sums, x, y, at);
+    }
     constexpr First<NV / (S::GROUP_OUTER * S::GROUP_COLUMNS)> groups;
     if constexpr (S::AMX) {
       InTiles<Tile, S>::end(sums);
@@ -343,22 +366,6 @@ struct Tile {
 };
 
 // ---- the sequence of tiles -----------------------------------------------------------------------
-
-// The cut that tile number `at` of an axis belongs to becomes a template argument, and `at` a
-// logical index. STEP is the logical extent of one row or register.
-template <const auto& CUTS, int I, int STEP, class Then>
-INLINE void choose(long& at, const Then& then) {
-  constexpr Cut cut = CUTS[I];
-  if constexpr (I + 1 < sizeof CUTS / sizeof(Cut)) {
-    if (at >= cut.tiles) {
-      at -= cut.tiles;
-      choose<CUTS, I + 1, STEP>(at, then);
-      return;
-    }
-  }
-  at = cut.start + at * cut.size * STEP;
-  then.template operator()<cut>();
-}
 
 template <class S, class Epilogue>
 INLINE void tile(const typename S::X* x, const typename S::Y* y, long* at, const Epilogue& epilogue,
@@ -382,7 +389,7 @@ INLINE void run(const typename S::X* x, const typename S::Y* y, int chunk,
   Iteration<S> iteration(begin);
   Panel<S> panel;
   for (long u = begin; u < end; u++, iteration.next()) {
-    long at[S::AXES + 1] = {};
+    long at[S::AXES + 2] = {};
     at[S::AXES] = part;
     iteration.place(at);
     if (at[S::ROWS] < S::ROW_TILES) tile<S>(x, y, at, epilogue, panel);

@@ -21,6 +21,7 @@ from graphc.kernels.cpu.contract.epilogue import finish_of, tile_epilogue
 from graphc.kernels.cpu.contract.kernel_text import plain_loops, plain_text, tiled_text
 from graphc.kernels.cpu.contract.schedule import ranked
 from graphc.kernels.cpu.contract.shape_text import SUMS
+from graphc.kernels.cpu.contract.sum_loops import SumLoops, sum_loops
 from graphc.kernels.cpu.contract.tile import FEWEST_CHUNKS
 from graphc.kernels.cpu.contract.tile_cost import (
     CHUNK_CYCLES,
@@ -45,11 +46,9 @@ from graphc.kernels.cpu.shared.kernel_source import balanced, make_kernel, symbo
 from graphc.kernels.program.epilogue import Epilogue, pooling
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.nest import Nest, Window, contraction_nest, pooled_nest, sectioned_nest
+from graphc.kernels.program.sum_orders import stated_order
 from graphc.ops.fused import KernelNode
 from graphc.ops.pooling import MaxPool2d
-
-SHORTEST_PART = 400
-"""The fewest summed steps of a partial sum: below, adding up its lanes costs too much."""
 
 
 def lower_contract(node: KernelNode, target: Target) -> Kernel:
@@ -76,18 +75,19 @@ def contract_candidates(node: KernelNode, target: Target) -> Iterator[Kernel]:
     elif sections := sections_of_sums(body):
         nest = sectioned_nest(nest, sections)
     lane = _batch_lane(body, nest)
+    order = sum_loops(nest, stated_order(nest, target))
     schedules: list[TileSchedule] = []
     if quads := in_quads(nest):
         pairs, columns = replace(target, multiplies_pairs=True), quads.kept[-1]
         found = ranked(quads, pairs, columns, _contiguous(nest))
         schedules = [s for s in found if s.roles.pairs and s.roles.x == quads.a]
     elif _has_tiles(nest) and all(axis.extent for axis in nest.axes):
-        schedules = ranked(nest, target, lane, _contiguous(nest), window)
+        schedules = ranked(nest, target, lane, _contiguous(nest), order, window)
     for schedule in schedules:
-        kernel = _tiled(node, nest, order_loops(schedule), target.lanes)
+        kernel = _tiled(node, nest, order_loops(schedule, order), target.lanes)
         yield replace(kernel, choice=schedule.choice)
     if not schedules:
-        yield _plain(node, nest, target.lanes, lane, window)
+        yield _plain(node, nest, target.lanes, lane, window, order)
 
 
 def _has_tiles(nest: Nest) -> bool:
@@ -129,9 +129,14 @@ def _tiled(node: KernelNode, nest: Nest, schedule: TileSchedule, width: int) -> 
 
 
 def _plain(
-    node: KernelNode, nest: Nest, width: int, lane: int | None, window: Window | None
+    node: KernelNode,
+    nest: Nest,
+    width: int,
+    lane: int | None,
+    window: Window | None,
+    order: SumLoops | None,
 ) -> Kernel:
-    """The kernel of a plain loop nest."""
+    """The kernel of a plain loop nest, which adds as `order` says."""
     spanned = {nest.sections, *(axis for axis, _ in window or ())}
     if lane is None:
         lane = _contiguous(nest)
@@ -142,7 +147,7 @@ def _plain(
     check_plain(symbol(node), nest, loops, lane, epilogue.domain)
     registers = math.prod(count for _, count, _ in loops)
     chunks = max(1, min(registers, nest.flops // (4 * CHUNK_CYCLES)))
-    sections = plain_text(node, nest, lane, width, window, chunks, epilogue)
+    sections = plain_text(node, nest, lane, width, window, chunks, epilogue, order)
     kernel = _kernel(node, nest, sections, (chunks,), 0, epilogue)
     dtype = nest.node.output.type.dtype
     why = "no tile suits it" if dtype in SUMS else f"there are no tiles for sums of {dtype}"
@@ -161,8 +166,9 @@ def _kernel(
     return make_kernel(node, sections, phases, workspace, nest.flops, inplace)
 
 
-def order_loops(schedule: TileSchedule) -> TileSchedule:
-    """`schedule` with its tiles in a cache-friendly order, cut into chunks.
+def order_loops(schedule: TileSchedule, order: SumLoops | None = None) -> TileSchedule:
+    """`schedule` with its tiles in a cache-friendly order, cut into chunks, its sums into the parts
+    of `order`.
 
     The innermost loop runs over a group of row tiles whose part of X fits the first-level cache:
     Y's panel is loaded once per group, X's part once per group and pass over Y.
@@ -188,7 +194,13 @@ def order_loops(schedule: TileSchedule) -> TileSchedule:
     loops.append(("outer", schedule.outer.tiles, 1))
     loops.append(("columns", schedule.columns.tiles, 1))
     loops.append(("rows", group, 1))
-    return _chunked(replace(schedule, loops=tuple(lo for lo in loops if lo[1] > 1)))
+    kept = tuple(lo for lo in loops if lo[1] > 1)
+    if order is None:
+        return _chunked(replace(schedule, loops=kept))
+    assert order.followed_by(roles), "tiles add in the order stated"
+    several = roles.lanes_summed and roles.steps(roles.lane) > 1
+    registers = order.lanes // roles.width if several else 1
+    return _chunked(replace(schedule, loops=kept, passes=registers, parts=order.parts))
 
 
 def _row_group(schedule: TileSchedule, passes: tuple[int, ...]) -> int:
@@ -212,17 +224,14 @@ def _row_group(schedule: TileSchedule, passes: tuple[int, ...]) -> int:
 
 
 def _chunked(schedule: TileSchedule) -> TileSchedule:
-    """The schedule with chunks for many threads, each worth its start. It splits the sum into
-    partial sums where there are too few tiles, or where the operands of all tiles overflow the
-    cache."""
+    """The schedule with chunks for many threads, each worth its start."""
     tiles = schedule.tiles
     wanted = chunk_target(schedule.cycles)
     if schedule.roles.rows_apart and schedule.kept_rows:  # a chunk copies the rows that it reads
         grain = schedule.outer.tiles * schedule.columns.tiles * schedule.kept_rows
         units = tiles // grain
         return replace(schedule, grain=grain, chunks=balanced(min(wanted, units), units))
-    parts = _parts(schedule, wanted)
-    wanted = -(-wanted // parts)
+    wanted = -(-wanted // schedule.parts)
     grain = 1
     for _, count, _ in reversed(schedule.loops):
         if tiles // (grain * count) < min(2 * wanted, tiles):
@@ -238,25 +247,7 @@ def _chunked(schedule: TileSchedule) -> TileSchedule:
     if schedule.roles.packed and schedule.rows.tiles <= FEW_TILES and panels < chunks:
         pieces = min(round(chunks / panels), units // panels)
         chunks = panels * max(1, pieces)  # no chunk ends within a panel of another
-    return replace(schedule, grain=grain, parts=parts, chunks=chunks * parts)
-
-
-def _parts(schedule: TileSchedule, chunks: int) -> int:
-    """The number of partial sums, split along the outermost summed loop."""
-    roles = schedule.roles
-    sums = [a for a in roles.sums if roles.nest.axes[a].extent]
-    if not sums or roles.window or (roles.nest.sections is not None and not roles.lanes_summed):
-        return 1
-    outermost = roles.steps(sums[0])
-    steps = roles.length * math.prod(roles.steps(a) for a in sums[1:])
-    most = max(1, outermost * steps // SHORTEST_PART)
-    parts = 1
-    if schedule.tiles < FEWEST_CHUNKS <= chunks:
-        parts = -(-FEWEST_CHUNKS // schedule.tiles)
-    if roles.lanes_summed:
-        touched = sum(r.type.nbytes for r in (roles.x, roles.y))
-        parts = max(parts, touched // (4 * roles.target.caches.far))
-    return max(1, min(parts, most, outermost))
+    return replace(schedule, grain=grain, chunks=chunks * schedule.parts)
 
 
 def _batch_lane(body: Graph, nest: Nest) -> int | None:

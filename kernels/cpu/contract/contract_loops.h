@@ -55,6 +55,22 @@ struct Iteration {
   }
 };
 
+// The cut that tile number `at` of an axis belongs to becomes a template argument, and `at` a
+// logical index. STEP is the logical extent of one row or register.
+template <const auto& CUTS, int I, int STEP, class Then>
+INLINE void choose(long& at, const Then& then) {
+  constexpr Cut cut = CUTS[I];
+  if constexpr (I + 1 < sizeof CUTS / sizeof(Cut)) {
+    if (at >= cut.tiles) {
+      at -= cut.tiles;
+      choose<CUTS, I + 1, STEP>(at, then);
+      return;
+    }
+  }
+  at = cut.start + at * cut.size * STEP;
+  then.template operator()<cut>();
+}
+
 // ---- the second phase ----------------------------------------------------------------------------
 
 // The partial sums of N neighbours, `size` elements apart, added in ascending order.
@@ -84,19 +100,41 @@ INLINE void over(int chunk, const Body& body) {
 
 // ---- any nest at all -----------------------------------------------------------------------------
 
-// The sum at one output element: S::product(a, b, at) is the product at a place of the nest, or
-// zero outside. Right for everything, fast for nothing.
+// What most plain nests do not say, to inherit from.
+struct PlainDefaults {
+  static constexpr int SUM_LANE = 0, SUM_LANES = 1, PARTS = 1;
+};
+// The sums at one output element: S::add adds the product at a place of the nest, if it exists, to the
+// sum of its lane. Right for everything, fast for nothing.
 template <class S, int D>
-INLINE void add_products(typename S::T& sum, const typename S::A* a, const typename S::B* b,
-                         long* at) {
+INLINE void add_products(typename S::T* sums, const typename S::A* a, const typename S::B* b,
+                         long* at, int part) {
   if constexpr (D == S::DEPTH) {
-    sum += S::product(a, b, at);
+    S::add(sums[S::SUM_LANES == 1 ? 0 : at[S::SUM_LANE] % S::SUM_LANES], a, b, at);
   } else {
-    for (long z = 0; z < S::sums[D].extent; z++) {
+    long begin = 0, end = S::sums[D].extent;
+    if constexpr (D == 0 && S::PARTS > 1) {
+      const long rounds = (end + S::SUM_LANES - 1) / S::SUM_LANES;
+      begin = part * rounds / S::PARTS * S::SUM_LANES;
+      end = least((part + 1) * rounds / S::PARTS * S::SUM_LANES, end);
+    }
+    for (long z = begin; z < end; z++) {
       at[S::sums[D].axis] = z;
-      add_products<S, D + 1>(sum, a, b, at);
+      add_products<S, D + 1>(sums, a, b, at, part);
     }
   }
+}
+template <class S>
+INLINE typename S::T sum_of_products(const typename S::A* a, const typename S::B* b, long* at) {
+  typename S::T total = 0;
+  for (int part = 0; part < S::PARTS; part++) {
+    typename S::T sums[S::SUM_LANES] = {};
+    add_products<S, 0>(sums, a, b, at, part);
+    for (int half = S::SUM_LANES / 2; half > 0; half /= 2)
+      for (int l = 0; l < half; l++) sums[l] += sums[l + half];
+    total = part == 0 ? sums[0] : total + sums[0];
+  }
+  return total;
 }
 // The sums of one register, for each place of the pooling window at ROWS and COLUMNS.
 template <int N, class S, class Epilogue>
@@ -108,11 +146,9 @@ INLINE void one_register(const typename S::A* a, const typename S::B* b, long* a
     at[S::LANE] = first + l;
     for (int e = 0; e < S::WINDOW_ROWS * S::WINDOW_COLUMNS; e++) {
       const long r = e / S::WINDOW_COLUMNS, s = e % S::WINDOW_COLUMNS;
-      typename S::T sum = 0;
       at[S::ROWS] += r, at[S::COLUMNS] += s;
-      add_products<S, 0>(sum, a, b, at);
+      sums[e][l] = sum_of_products<S>(a, b, at);
       at[S::ROWS] -= r, at[S::COLUMNS] -= s;
-      sums[e][l] = sum;
     }
   }
   at[S::LANE] = first;

@@ -12,7 +12,7 @@ struct Defaults {
   using X = float;  // what the operands hold in memory
   using Y = float;
   using T = float;  // and what is summed
-  static constexpr int DEPTH = 0, PARTS = 1, LAST_LANES = W;
+  static constexpr int DEPTH = 0, PARTS = 1, PASSES = 1, LAST_LANES = W;
   static constexpr long AHEAD = 0;
   static constexpr int ROW_SECTIONS = 1, GROUP_OUTER = 1, GROUP_COLUMNS = 1;
   static constexpr bool LANES_SUMMED = false, MOVING = false, PACKED = false, PAIRS = false,
@@ -32,6 +32,20 @@ struct Defaults {
   static constexpr bool present(int, int, int, int, int) { return true; }
   static bool last(const long*, int, int) { return false; }
 };
+
+// The sums of N passes, MR x NV registers each, as those of the first: N / 2 are added to the others,
+// and so on.
+template <int N, int MR, int NV, class Sums>
+INLINE void add_by_halves(Sums* kept) {
+#pragma GCC unroll 4
+  for (int half = N / 2; half > 0; half /= 2)
+#pragma GCC unroll 4
+    for (int h = 0; h < half; h++)
+#pragma GCC unroll 32
+      for (int i = 0; i < MR; i++)
+#pragma GCC unroll 32
+        for (int j = 0; j < NV; j++) kept[h].at[i][j] += kept[h + half].at[i][j];
+}
 
 // A tile register in memory.
 struct alignas(64) Gathered {

@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from graphc.ir import FLOATS
 from graphc.kernels.cpu.contract.epilogue import Finish
 from graphc.kernels.cpu.contract.index_text import (
     address,
     axis_enum,
     axis_name,
     condition,
+    integers,
     loop_lines,
     output_index,
     sum_lines,
 )
 from graphc.kernels.cpu.contract.shape_text import SUMS, element, shape_lines
+from graphc.kernels.cpu.contract.sum_loops import SumLoops
 from graphc.kernels.cpu.contract.tile_schedule import TileSchedule
 from graphc.kernels.cpu.shared.kernel_source import argument_order, array_text, entry
 from graphc.kernels.program.body.statement import RegisterProgram
@@ -75,10 +78,11 @@ def plain_text(
     window: Window | None,
     chunks: int,
     epilogue: Epilogue,
+    order: SumLoops | None,
 ) -> list[str]:
-    """A kernel that computes sums lane by lane and checks every read."""
+    """A kernel that computes sums lane by lane, as `order` says, and checks every read."""
     dtype = C_TYPES[nest.node.output.type.dtype]
-    lines = ["struct Nest {", axis_enum(nest)]
+    lines = ["struct Nest : PlainDefaults {", axis_enum(nest)]
     kinds = {"T": dtype, "A": _element(nest.a), "B": _element(nest.b)}
     lines += [f"    using {name} = {kind};" for name, kind in kinds.items()]
     lines += sum_lines([(a, nest.axes[a].extent, False) for a in nest.summed], nest)
@@ -96,11 +100,15 @@ def plain_text(
         f"    static constexpr int LANE = {axis_name(nest, lane)}, "
         f"LANE_EXTENT = {nest.axes[lane].extent};"
     )
-    lines.append("    static T product(const A* a, const B* b, const long* at) {")
+    if order is not None and order.lane is not None:
+        number = axis_name(nest, order.lane)
+        lines.append(integers(SUM_LANE=number, SUM_LANES=order.lanes, PARTS=order.parts))
+    lines.append("    static void add(T& sum, const A* a, const B* b, const long* at) {")
     for read in (nest.a, nest.b):
-        lines += [f"        if (!({condition(nest, b)})) return T(0);" for b in read.borders]
-    factors = (f"value({x}[{address(nest, r)}])" for x, r in (("a", nest.a), ("b", nest.b)))
-    lines.append(f"        return {' * '.join(factors)};")
+        lines += [f"        if (!({condition(nest, b)})) return;" for b in read.borders]
+    x, y = (f"value({x}[{address(nest, r)}])" for x, r in (("a", nest.a), ("b", nest.b)))
+    rounded = nest.node.output.type.dtype in FLOATS
+    lines.append(f"        {f'sum = fma({x}, {y}, sum)' if rounded else f'sum += {x} * {y}'};")
     lines.append("    }")
     indices = [output_index(nest, place.coefficients, {}) for place in nest.section_place]
     if window:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from graphc.base.target import Target
+from graphc.kernels.cpu.contract.sum_loops import SumLoops
 from graphc.kernels.cpu.contract.tile import (
     NO_AXIS,
     STACK_BYTES,
@@ -43,15 +44,17 @@ def ranked(
     target: Target,
     lane: int | None,
     contiguous: int | None,
+    loops: SumLoops | None = None,
     window: Window | None = None,
 ) -> list[TileSchedule]:
     """The cheapest schedules, the best first; none if no tile fits.
 
     `lane` is the axis that must lie in the lanes, if any; `contiguous` is the kept axis along which
-    the output is contiguous. With `window` a tile's columns are whole pooling windows.
+    the output is contiguous. All add as `loops` do, if there are any. With `window` a tile's
+    columns are whole pooling windows.
     """
     a, b = replace(nest.a, offset=0), replace(nest.b, offset=0)
-    found = _ranked(replace(nest, a=a, b=b), target, lane, contiguous, window)
+    found = _ranked(replace(nest, a=a, b=b), target, lane, contiguous, loops, window)
     reads = {(a, b): (nest.a, nest.b), (b, a): (nest.b, nest.a)}
     own = [(s, *reads[s.roles.x, s.roles.y]) for s in found]
     return [replace(s, roles=replace(s.roles, nest=nest, x=x, y=y)) for s, x, y in own]
@@ -59,11 +62,16 @@ def ranked(
 
 @functools.lru_cache(maxsize=1024)
 def _ranked(
-    nest: Nest, target: Target, lane: int | None, contiguous: int | None, window: Window | None
+    nest: Nest,
+    target: Target,
+    lane: int | None,
+    contiguous: int | None,
+    loops: SumLoops | None,
+    window: Window | None,
 ) -> tuple[TileSchedule, ...]:
     """The cached schedules of all equal nests: layers and steps repeat."""
     guesses: list[tuple[float, int, Roles, tuple[int, int, int]]] = []
-    for roles in _with_amx(_candidates(nest, target, lane, window)):
+    for roles in _with_amx(_candidates(nest, target, lane, loops, window)):
         if roles.allowed():
             model = TileCost(roles, contiguous)
             for sizes in _sizes(roles):
@@ -81,14 +89,21 @@ def _ranked(
 
 
 def _candidates(
-    nest: Nest, target: Target, forced: int | None, window: Window | None
+    nest: Nest,
+    target: Target,
+    forced: int | None,
+    loops: SumLoops | None,
+    window: Window | None,
 ) -> Iterator[Roles]:
-    """All assignments of axes to roles that the reads allow."""
+    """All assignments of axes to roles that the reads may allow and that add as `loops` do."""
     sections = nest.sections
     kept = [a for a in nest.kept if (nest.axes[a].extent > 1 or a == forced) and a != sections]
     lanes = [a for a in range(len(nest.axes)) if a != sections] if forced is None else [forced]
     summed = [a for a in nest.summed if nest.axes[a].extent != 1]
     inner_choices: list[int | None] = [*summed] or [None]
+    if loops is not None:
+        lanes = [a for a in lanes if nest.axes[a].kept] if loops.lane is None else [loops.lane]
+        inner_choices = [loops.inner]
     for x, y in ((nest.a, nest.b), (nest.b, nest.a)):
         for lane in lanes:
             if any(place.coefficients[lane] > 1 for place in nest.output):
@@ -107,7 +122,9 @@ def _candidates(
             for row, (outer, column), inner in itertools.product(
                 [*rows, None], pairs, inner_choices
             ):
-                yield Roles(nest, x, y, target, lane, row, outer, column, inner, window)
+                roles = Roles(nest, x, y, target, lane, row, outer, column, inner, window)
+                if loops is None or loops.followed_by(roles):
+                    yield roles
 
 
 def _with_amx(candidates: Iterator[Roles]) -> Iterator[Roles]:

@@ -37,6 +37,8 @@ class TileSchedule:
     """Chunks of the kernel's phase."""
     parts: int = 1
     """Partial sums per output element; 1 for none."""
+    passes: int = 1
+    """Registers of lanes that are summed, each of every so many blocks of the lane axis."""
 
     @property
     def tiles(self) -> int:

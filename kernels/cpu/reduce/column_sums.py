@@ -1,35 +1,38 @@
 """Sums over all rows, computed along with reductions of each row.
 
-Every chunk of rows adds its own sums in row-sized memory, and a second phase adds those of the
-chunks in ascending order.
+Every chunk is a part of the rows and adds its own sums in row-sized memory; a second phase adds
+those of the parts in ascending order.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from graphc.ir import DTYPES
+from graphc.ir.sum_order import LANES, SumOrder
+from graphc.kernels.cpu.reduce.order_text import first_steps
 from graphc.kernels.cpu.shared.kernel_source import argument_order, chunk_count, share
 from graphc.kernels.program.rows import ColumnSum, RowLoop, Rows
 from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
 
-FEWEST_ROWS = 32
-"""The fewest rows of a chunk, whose sums must be cleared, written and read once more."""
-
 
 class Columns:
-    """The column sums of a kernel whose rows are divided into `chunks`."""
+    """The column sums of a kernel, added in `order`."""
 
-    def __init__(self, node: KernelNode, rows: Rows, chunks: int) -> None:
-        self.node, self.rows, self.chunks = node, rows, chunks
+    def __init__(self, node: KernelNode, rows: Rows, order: SumOrder) -> None:
+        self.node, self.rows, self.order = node, rows, order
         self.across = rows.domain.lane in rows.reduced
+        self.groups = 1 if self.across else LANES // rows.domain.width
+        """Registers per element, which blocks of rows take in turn where rows lie in the lanes."""
         self._offsets, self.nbytes = dict[ColumnSum, int](), 0
         for column in rows.columns:
             self._offsets[column] = self.nbytes
-            self.nbytes += rows.cache_elements * DTYPES[column.output.type.dtype].itemsize
+            size = rows.cache_elements * DTYPES[column.output.type.dtype].itemsize
+            self.nbytes += self.groups * size
         self._registers = rows.cache_elements // rows.domain.width
-        nanoseconds = (chunks + 1.0) * len(rows.columns) * self._registers
+        nanoseconds = (order.parts + 1.0) * len(rows.columns) * self._registers
         self._shares = chunk_count(nanoseconds, self._registers) if rows.columns else 0
 
     @property
@@ -40,7 +43,15 @@ class Columns:
     @property
     def workspace(self) -> int:
         """Bytes of the workspace."""
-        return self.nbytes * self.chunks
+        return self.nbytes * self.order.parts
+
+    @property
+    def span(self) -> str:
+        """Statements that compute the first row of a part and the end of its rows."""
+        steps, registers = first_steps(self.order, self.rows, self.rows.kept_axes)
+        parts, units = self.order.parts, math.prod(map(self.rows.domain.steps, self.rows.kept_axes))
+        ends = (f"{part} * {steps}L / {parts} * {registers}" for part in ("chunk", "(chunk + 1)"))
+        return ", ".join(f"least({end}, {units})" for end in ends)
 
     def pointers(self) -> list[str]:
         """Definitions of pointers to the sums of the chunk `piece`."""
@@ -54,6 +65,10 @@ class Columns:
         """The statements that add one register, in the loop's body."""
         place, found = self.rows.cache_access, list[str]()
         at = place.text(indices) if place else ""
+        if self.groups > 1:
+            lane, size = self.rows.domain.lane, self.rows.cache_elements
+            assert lane is not None
+            at += f" + {indices[lane]} / W % {self.groups} * {size}"
         for column in loop.columns:
             name, operand = self._name(column), column.operand
             live = operand if self.across else f"keep<M>({operand}, splat<{_kind(column)}>(0))"
@@ -67,10 +82,11 @@ class Columns:
     def last_phase(self) -> list[str]:
         """The statements of the second phase."""
         extent = self.rows.domain.extents[self.rows.reduced_axes[-1]]
+        sets = f"{self.groups}, {self.rows.cache_elements}"
         order = argument_order(self.node)
         return [
-            f"add_columns<{_kind(c)}, {self.chunks}, {self.nbytes}, {extent}, "
-            f"{str(self.across).lower()}>({self._memory} + {offset}, "
+            f"add_columns<{_kind(c)}, {self.order.parts}, {self.nbytes}, {extent}, "
+            f"{str(self.across).lower()}, {sets}>({self._memory} + {offset}, "
             f"({_kind(c)}*)arguments[{order[c.output]}], {share(self._registers, self._shares)});"
             for c, offset in self._offsets.items()
         ]

@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 from graphc.ir import Graph
-from graphc.kernels.cpu.pointwise.pointwise import lane_candidates, lane_cost
+from graphc.kernels.cpu.pointwise.pointwise import lane_cost
 from graphc.kernels.program.access import Domain
-from graphc.kernels.program.rows import Rows, find_rows, reduced_shape, row_axes
+from graphc.kernels.program.reduction_orders import row_lanes
+from graphc.kernels.program.rows import Rows, find_rows, reduced_shape
 
 
 def vectorized_rows(body: Graph, width: int) -> Rows:
-    """The rows of `body` with the cheapest axis in the lanes."""
+    """The rows of `body` with the cheapest axis in the lanes of those that the order allows."""
     shape = reduced_shape(body) or (1,)
-    lanes = _batch_axes(body) or lane_candidates(shape, (*body.outputs, *body.inputs))
-    choices = [find_rows(body, Domain(shape, lane, width)) for lane in lanes]
-    if choices[0].columns:  # whose lanes are rows, or neighbours in one
-        choices = [rows for rows in choices if rows.cache_access]
-        choices = choices or [find_rows(body, Domain(shape, len(shape) - 1, width))]
+    choices = [find_rows(body, Domain(shape, lane, width)) for lane in row_lanes(body)]
     return min(choices, key=lambda r: sum(lane_cost(x.body.accesses, r.domain) for x in r.loops))
-
-
-def _batch_axes(body: Graph) -> list[int]:
-    """The row axis in lanes of some value that is read or written: one axis or none. Views may have
-    moved it, so a value's own rank does not tell."""
-    known = row_axes(body)
-    found = {
-        known[v][v.type.layout.axis]
-        for v in (*body.outputs, *body.inputs)
-        if v in known and v.type.layout.axis is not None
-    }
-    return [axis for axis in found if axis is not None]
 
 
 def rows_per_sweep(rows: Rows) -> int:

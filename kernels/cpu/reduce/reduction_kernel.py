@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 from graphc.base.target import Target
 from graphc.ir import DTYPES
-from graphc.kernels.cpu.reduce.column_sums import FEWEST_ROWS, Columns
+from graphc.ir.sum_order import SumOrder
+from graphc.kernels.cpu.reduce.column_sums import Columns
+from graphc.kernels.cpu.reduce.order_text import chains, chains_together, order_text, stated_orders
 from graphc.kernels.cpu.reduce.reduce import rows_per_sweep, vectorized_rows
 from graphc.kernels.cpu.shared.kernel_source import (
     FEW_STEPS,
     argument_order,
     array_text,
-    balanced,
     chunk_count,
     domain_text,
     entry,
@@ -46,17 +47,17 @@ def lower_reduce(node: KernelNode, target: Target) -> Kernel:
     """The kernel of a body with reductions and without contractions."""
     body = node.body
     rows = vectorized_rows(body, target.lanes)
+    order, columns = stated_orders(body, rows)
     side = rows_per_sweep(rows)
     units = _registers(rows, rows.kept_axes) // side
     wanted = _chunks(rows, side, units, target.lanes)
-    pieces = -(-wanted // units) if wanted >= 2 * units and not rows.columns else 1
+    split = wanted >= 2 * units and not rows.columns
+    pieces = min(order.parts, -(-wanted // units)) if split else 1
     if pieces == 1:  # else each loop is a phase, and a row has several workers
         rows = cache_rows(rows, lambda s: statement_cost(s, target.lanes), DEAR, HELD_BYTES)
         wanted = _chunks(rows, side, units, target.lanes)
-    chunks = min(wanted, units)
-    if rows.columns:
-        chunks = balanced(max(1, min(chunks, units // FEWEST_ROWS)), units)
-    printer = _Printer(node, rows, side, units, pieces, Columns(node, rows, chunks))
+    chunks = columns.parts if rows.columns else min(wanted, units)
+    printer = _Printer(node, rows, order, side, units, pieces, Columns(node, rows, columns))
     last = 1 if rows.loops[-1].sums or rows.after.statements else 0
     phases = (units * pieces,) * len(rows.loops) + (units,) * last
     sections = printer.sections(chunks)
@@ -116,14 +117,22 @@ class _Printer:
     """Prints the sections of the kernel's source."""
 
     def __init__(
-        self, node: KernelNode, rows: Rows, side: int, units: int, pieces: int, columns: Columns
+        self,
+        node: KernelNode,
+        rows: Rows,
+        order: SumOrder,
+        side: int,
+        units: int,
+        pieces: int,
+        columns: Columns,
     ) -> None:
-        self.node, self.rows, self.pieces, self.columns = node, rows, pieces, columns
+        self.node, self.rows, self.order = node, rows, order
+        self.pieces, self.columns = pieces, columns
         self.side, self.units = side, units
         self.across = rows.domain.lane in rows.reduced
         """Whether the lanes of a register belong to one row."""
         self.workspace = columns.workspace
-        """Bytes of the partial results of each loop, row and piece."""
+        """Bytes of the partial results of each loop, row and part."""
         kept, reduced = rows.kept_axes, rows.reduced_axes
         self.indices = [
             f"i[{kept.index(d)}]" if d in kept else f"j[{reduced.index(d)}]"
@@ -141,6 +150,7 @@ class _Printer:
             array_text(rows.program.arrays),
             self._kept_domain(),
             _domain("Reduced", rows.domain, rows.reduced_axes),
+            order_text("Order", self.order, rows),
             *(_sums_text(f"Sums{k}", x.sums, self.across) for k, x in enumerate(rows.loops)),
             self._row(),
             self._shell(chunks),
@@ -204,7 +214,7 @@ class _Printer:
         elif self.rows.columns:
             last_phase = [f"  {line}" for line in self.columns.last_phase()]
             lines = ["if (phase == 1) {", *last_phase, "  return;", "}", self.columns.clear()]
-            piece = "chunk"
+            span, piece = self.columns.span, "chunk"
         lines += [
             f"rows<Kept>({span}, [=]<int N>(const long* i, long number) "
             "__attribute__((always_inline)) {",
@@ -219,9 +229,9 @@ class _Printer:
         size = size if self.pieces > 1 else 0
         partials = "nullptr"
         if size:
-            partials = f"workspace + {self.workspace}L + number * {size * self.pieces}L"
-            self.workspace += size * self.pieces * self.units
-        settings = f"{self._chains(loop)}, N, {k}, {self.pieces}, {size}"
+            partials = f"workspace + {self.workspace}L + number * {size * self.order.parts}L"
+            self.workspace += size * self.order.parts * self.units
+        settings = f"{self._sums(loop)}, N, {k}, {self.pieces}, {size}"
         if self.side > 1:
             return self._group(loop, settings, partials)
         return [
@@ -259,14 +269,12 @@ class _Printer:
         live = f"keep<M>({s.operand}, {_identity(s)})" if self.across else s.operand
         return s.joined("sums.", live)
 
-    def _chains(self, loop: RowLoop) -> int:
-        """Independent chains of sums: enough to hide the latency of an addition while the bodies
-        fit registers and little text."""
-        if not loop.sums or not self.rows.reduced_axes or self.side > 1:
-            return 1
-        run = self.rows.domain.steps(self.rows.reduced_axes[-1])
-        statements = len(loop.body.statements)
-        return 4 if statements <= 8 and run >= 8 else 2 if statements <= 16 and run >= 4 else 1
+    def _sums(self, loop: RowLoop) -> str:
+        """The order of a loop, and how many of its chains are added side by side."""
+        if not loop.sums:
+            return "Plain<Order>, 1"
+        count = chains(self.order, self.rows)
+        return f"Order, {1 if self.side > 1 else chains_together(loop, count)}"
 
     def _lines(self, program: RegisterProgram, live: str) -> list[str]:
         return program.lines(self.indices, live)
