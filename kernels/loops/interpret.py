@@ -86,7 +86,8 @@ class _Run:
         for axis, count in zip(reversed(loop.axes), reversed(counts), strict=True):
             indices[:, axis] += left % max(count, 1) * self._step(loop, axis)
             left = left // max(count, 1)
-        inside = (indices < np.array(self.domain.extents)).all(axis=1)
+        extents = np.array(self.domain.extents)
+        inside = (indices < extents)[:, list(loop.axes)].all(axis=1)
         # Each block has shared memory of its own; all other iterations are computed at once.
         parts = [inside]
         if loop.kind == "block":

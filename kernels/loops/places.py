@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from graphc.kernels.loops.language import Alloc, At, Kind, Loop, Nest, Step, Unless
 from graphc.kernels.loops.rewrites import axes_of
-from graphc.kernels.program.access import AffineAccess, Domain
+from graphc.kernels.program.access import AffineAccess
 from graphc.kernels.program.body.statement import (
     Address,
     Argument,
@@ -75,19 +75,6 @@ def in_lanes(nest: Nest, axis: int, length: int) -> Nest:
     return _each_loop(nest, stepping)
 
 
-def in_registers(nest: Nest, axis: int, width: int) -> Nest:
-    """Let vector registers hold `width` neighbours along `axis`."""
-
-    def laned(argument: Argument) -> Argument:
-        if isinstance(argument, Address) and argument.access:
-            access = argument.access
-            return replace(argument, access=replace(access, lane_stride=access.strides[axis]))
-        return argument
-
-    domain = Domain(nest.domain.extents, axis, width)
-    return replace(nest, domain=domain, body=_with_arguments(nest.body, laned))
-
-
 def accumulated(nest: Nest, name: str) -> Nest:
     """Let each iteration of the innermost loop around all others keep its one element of memory
     `name` in memory of its own, and store it at the end."""
@@ -99,7 +86,7 @@ def accumulated(nest: Nest, name: str) -> Nest:
     def within(body: Steps) -> Steps:
         if len(body) == 1 and isinstance(body[0], Loop):
             return (replace(body[0], body=within(body[0].body)),)
-        moved = _with_arguments(body, lambda a: here if _is_in(a, name) else a)
+        moved = with_arguments(body, lambda a: here if _is_in(a, name) else a)
         return own, *moved, Load((last,), (here,)), Store((), (target, last.name))
 
     return replace(nest, body=within(nest.body))
@@ -146,7 +133,7 @@ def _rewritten(body: Steps, change: Callable[[Step], Steps]) -> Steps:
     return tuple(found)
 
 
-def _with_arguments(body: Steps, change: Callable[[Argument], Argument]) -> Steps:
+def with_arguments(body: Steps, change: Callable[[Argument], Argument]) -> Steps:
     """The steps with what `change` makes of each argument of their statements."""
 
     def changed(step: Step) -> Steps:

@@ -13,9 +13,8 @@ from graphc.kernels.cpu.shared.kernel_source import (
 )
 from graphc.kernels.cpu.shared.loop_printer import WrittenLoops
 from graphc.kernels.loops.index_nest import IndexNest, index_nest
-from graphc.kernels.loops.language import Nest, walk
-from graphc.kernels.loops.places import in_registers, inward, shared_out, together
-from graphc.kernels.program.body.statement import Statement
+from graphc.kernels.loops.language import Nest
+from graphc.kernels.loops.places import inward, shared_out, together
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import KernelNode
 from graphc.ops.indexing import TakeGrad
@@ -33,7 +32,7 @@ def lower_index(node: KernelNode, target: Target) -> Kernel:
     nest = shared_out(together(inward(part.nest, b), a, "serial"), j)
     indices, dy = (value.type for value in part.node.inputs)
     nanoseconds = part.node.output.type.nbytes / 20 + dy.nbytes / 10 + indices.size
-    return _kernel(node, part, nest, target.lanes, nanoseconds, dy.size)
+    return _kernel(node, part, nest, nanoseconds, dy.size)
 
 
 def lower_scatter(node: KernelNode, target: Target) -> Kernel:
@@ -43,15 +42,13 @@ def lower_scatter(node: KernelNode, target: Target) -> Kernel:
     a, _, _, b = part.letters
     nest = together(inward(part.nest, b), (*a, *b), "chunk", STRIP)
     x, indices, _ = (value.type for value in part.node.inputs)
-    return _kernel(node, part, nest, target.lanes, x.size + 2.0 * indices.size, indices.size)
+    return _kernel(node, part, nest, x.size + 2.0 * indices.size, indices.size)
 
 
 def _kernel(
-    node: KernelNode, part: IndexNest, nest: Nest, width: int, nanoseconds: float, flops: int
+    node: KernelNode, part: IndexNest, nest: Nest, nanoseconds: float, flops: int
 ) -> Kernel:
-    """The kernel of a scheduled nest, with `width` neighbours in registers if there are as many."""
-    if _neighbours(nest, part.letters[3][-1]) >= width:
-        nest = in_registers(nest, part.letters[3][-1], width)
+    """The kernel of a scheduled nest."""
     loops = WrittenLoops(nest)
     units = loops.units
     chunks = chunk_count(nanoseconds, units)
@@ -62,13 +59,3 @@ def _kernel(
     ]
     sections = [array_text(part.program.arrays), entry(node, lines)]
     return make_kernel(node, sections, (chunks,), flops=flops, inplace=part.inplace)
-
-
-def _neighbours(nest: Nest, axis: int) -> int:
-    """The elements along the axis, if loops over it only move and compute what lies side by side
-    or is the same for all; else 0."""
-    around = {x for _, loops in walk(nest.body) for x in loops if axis in x.axes}
-    inner = [s for x in around if x.kind != "chunk" for s in x.body]
-    plain = all(isinstance(s, Statement) for s in inner)
-    steps = {a.strides[axis] for s in inner if isinstance(s, Statement) for a in s.accesses}
-    return nest.domain.extents[axis] if plain and steps <= {0, 1} else 0

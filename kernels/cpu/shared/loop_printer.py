@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from graphc.kernels.loops.language import At, Loop, Nest, Step, Unless, walk
+from graphc.kernels.loops.places import with_arguments
 from graphc.kernels.loops.verify import verify_nest
+from graphc.kernels.program.access import AffineAccess
 from graphc.kernels.program.body.literals import literal
-from graphc.kernels.program.body.statement import Address, Compute, Literal, Load, Statement, Store
+from graphc.kernels.program.body.statement import (
+    Address,
+    Argument,
+    Compute,
+    Literal,
+    Load,
+    Statement,
+    Store,
+)
 from graphc.ops.pointwise.logic import C_TYPES
 
 INLINE = " __attribute__((always_inline))"
@@ -48,18 +58,13 @@ def _levels(step: Step) -> tuple[tuple[Step, ...], Loop]:
 
 @dataclass(frozen=True)
 class WrittenLoops:
-    """Prints a nest loop by loop. A worker has units `begin` to `end` of the chunk loops, which go
-    over the same axes; statements outside of the loop over the lane axis have numbers, not
-    registers."""
+    """Prints a nest loop by loop, of single elements. A worker has units `begin` to `end` of the
+    chunk loops, which go over the same axes."""
 
     nest: Nest
 
     def __post_init__(self) -> None:
         verify_nest(self.nest)
-
-    def lines(self) -> list[str]:
-        """The statements of a worker."""
-        return [*self._steps(self.nest.body)]
 
     @property
     def units(self) -> int:
@@ -68,74 +73,79 @@ class WrittenLoops:
         loop = next(x for x in around if x.kind == "chunk" and not isinstance(x, At))
         return math.prod(self._counts(loop))
 
+    def lines(self) -> list[str]:
+        """The statements of a worker."""
+        return [*self._steps(self.nest.body)]
+
     def _counts(self, loop: Loop) -> list[int]:
         """Iterations along each axis of a loop."""
         *outer, last = (self.nest.domain.extents[d] for d in loop.axes)
         return [*outer, -(-last // loop.step)]
 
-    def _steps(self, body: Sequence[Step], lanes: bool = False) -> Iterator[str]:
-        names = [f"i{d}" for d in range(self.nest.domain.rank)]
+    def _steps(self, body: Sequence[Step]) -> Iterator[str]:
         for step in body:
             if isinstance(step, Unless):
-                yield from self._block([f"if ({step.source} != {step.target})"], step.body)
-            elif isinstance(step, At):
-                yield from self._block([self._at(step)], step.body)
+                yield from _block([f"if ({step.source} != {step.target})"], self._steps(step.body))
+            elif isinstance(step, Loop) and self._has_units(step):
+                yield from _block(["for (long unit = begin; unit < end; unit++)"], self._unit(step))
             elif isinstance(step, Loop):
-                yield from self._loop(step)
+                yield from _block(self._heads(step), self._steps(step.body))
             elif isinstance(step, Statement):
-                yield step.text(names, "N") if lanes else scalar_text(step, names)
+                yield scalar_text(step, self._names)
 
-    def _block(self, heads: Sequence[str], body: Sequence[Step]) -> Iterator[str]:
-        *outer, head = heads
-        yield from (*outer, f"{head} {{")
-        yield from (f"  {line}" for line in self._steps(body))
-        yield "}"
+    def _has_units(self, loop: Loop) -> bool:
+        return loop.kind == "chunk" and (len(loop.axes) > 1 or loop.step > 1)
 
-    def _at(self, at: At) -> str:
-        """The condition of an `At`, which defines its index."""
-        (axis,) = at.axes
-        first, last = (
-            ("begin", "end") if at.kind == "chunk" else (0, self.nest.domain.extents[axis])
-        )
-        here = f"i{axis} >= {first} && i{axis} < {last}"
-        return f"if (const long i{axis} = {at.register}; {here})"
-
-    def _loop(self, loop: Loop) -> Iterator[str]:
+    def _heads(self, loop: Loop) -> list[str]:
+        """A line for each axis, or the condition of an `At`, which defines its index."""
         extents, last = self.nest.domain.extents, loop.axes[-1]
-        if loop.kind == "chunk" and (len(loop.axes) > 1 or loop.step > 1):
-            yield "for (long unit = begin; unit < end; unit++) {"
-            yield from (f"  {line}" for line in (*self._indices(loop), *self._steps(loop.body)))
-            yield "}"
-            return
-        if loop.kind == "chunk":
-            yield from self._block([_for(last, "begin", "end")], loop.body)
-            return
-        first, stop = "0", str(extents[last])
+        first, stop = ("begin", "end") if loop.kind == "chunk" else ("0", str(extents[last]))
+        if isinstance(loop, At):
+            inside = f"i{last} >= {first} && i{last} < {stop}"
+            return [f"if (const long i{last} = {loop.register}; {inside})"]
         if loop.kind == "lane":
             first, stop = f"run{last}", f"least(run{last} + {loop.step}, {extents[last]})"
-        outer = [_for(d, "0", str(extents[d])) for d in loop.axes[:-1]]
-        if last != self.nest.domain.lane:
-            yield from self._block([*outer, _for(last, first, stop)], loop.body)
-            return
-        yield from outer
-        whole = extents[last] if loop.kind != "lane" else loop.step
-        yield f"registers<{extents[last]}, {whole}>({first}, [&]<int N>(long i{last}){INLINE} {{"
-        yield from (f"  {line}" for line in self._steps(loop.body, True))
-        yield "});"
+        bounds = [*((d, "0", str(extents[d])) for d in loop.axes[:-1]), (last, first, stop)]
+        return [f"for (long i{d} = {low}; i{d} < {high}; i{d}++)" for d, low, high in bounds]
 
-    def _indices(self, loop: Loop) -> Iterator[str]:
-        """The indices of a unit of several axes; of the last one the first of its run."""
-        counts = self._counts(loop)
+    def _unit(self, loop: Loop) -> Iterator[str]:
+        """The indices of a unit, of the last axis the first of its run, and the body, with pointers
+        to the rows of memory of these indices."""
+        counts, outer = self._counts(loop), loop.axes[: -1 if loop.step > 1 else None]
         for place, (axis, count) in enumerate(zip(loop.axes, counts, strict=True)):
-            inner = math.prod(counts[place + 1 :])
-            index = "unit" + (f" / {inner}" if inner > 1 else "")
-            index = "0" if count == 1 else index + (f" % {count}" if place else "")
-            run = loop.step > 1 and axis == loop.axes[-1]
-            yield f"const long {'run' if run else 'i'}{axis} = {index}{run * f' * {loop.step}'};"
+            inner, run = math.prod(counts[place + 1 :]), axis not in outer
+            index = f"unit{f' / {inner}' * (inner > 1)} % {count}{f' * {loop.step}' * run}"
+            yield f"const long {'run' if run else 'i'}{axis} = {index};"
+        rows: dict[str, AffineAccess] = {}
+
+        def in_row(argument: Argument) -> Argument:
+            if not isinstance(argument, Address) or argument.access is None:
+                return argument
+            access, others = argument.access, [*{*range(self.nest.domain.rank)}.difference(outer)]
+            first = replace(access, strides=_only(access.strides, outer), offset=0)
+            if rows.setdefault(argument.pointer, first) != first:
+                return argument
+            rest = replace(access, strides=_only(access.strides, others))
+            return Address(f"{argument.pointer}_row", rest)
+
+        body = with_arguments(loop.body, in_row)
+        for pointer, first in rows.items():
+            yield f"const auto {pointer}_row = {pointer} + {first.text(self._names)};"
+        yield from self._steps(body)
+
+    @property
+    def _names(self) -> list[str]:
+        return [f"i{d}" for d in range(self.nest.domain.rank)]
 
 
-def _for(axis: int, first: str, stop: str) -> str:
-    return f"for (long i{axis} = {first}; i{axis} < {stop}; i{axis}++)"
+def _only(strides: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
+    """The strides along some axes."""
+    return tuple(stride * (axis in axes) for axis, stride in enumerate(strides))
+
+
+def _block(heads: Sequence[str], lines: Iterable[str]) -> Iterator[str]:
+    yield from (*heads[:-1], f"{heads[-1]} {{")
+    yield from (*(f"  {line}" for line in lines), "}")
 
 
 def scalar_text(statement: Statement, indices: Sequence[str]) -> str:

@@ -158,18 +158,23 @@ class WorkerLoops:
 
     def lines(self) -> list[str]:
         """The statements of a thread."""
-        last, step, kind = self.loop.axes[-1], self.loop.step, self.index
-        names = [f"i{d}" for d in self.loop.axes]
+        loop, names, last = self.loop, self._names, self.loop.axes[-1]
+        looked = {
+            names[x.axes[0]] for _, inner in walk(loop.body) for x in inner if isinstance(x, At)
+        }
+        used = looked | statements_of(loop.body).used(names)
         number, warp = "static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x", []
-        if self.loop.kind == "warp":
+        if loop.kind == "warp":
             number, warp = f"({number}) / 32", ["const int lane = threadIdx.x % 32;"]
-        run = [f"const {kind} run{last} = strip * {step};"] if step > 1 else []
-        names[-1] = "strip" if run else names[-1]
+        names = [names[d] for d in loop.axes]
+        if loop.step > 1:
+            names[-1] = "strip"
+            warp.append(f"const {self.index} run{last} = strip * {loop.step};")
         return [
             f"const long long number = {number};",
             f"if (number >= {math.prod(self.counts)}) return;",
-            *delinearize("number", names, self.counts, kind, names),
-            *(*run, *warp, *self._steps(self.loop.body, "")),
+            *delinearize("number", names, self.counts, self.index, {*used, "strip"}),
+            *(*warp, *self._steps(loop.body, "")),
         ]
 
     def functor(self, indices: Mapping[str, Sequence[int]], body: Sequence[Step]) -> list[str]:
@@ -253,6 +258,8 @@ class WorkerLoops:
         """Iterations of which all lanes of a warp take the same."""
         *find, at = loop.body
         assert isinstance(at, At) and at.axes[0] in self.loop.axes, f"nothing to look up: {loop}"
+        lane = self._names[self.loop.axes[-1]]
+        assert lane not in statements_of(find).used(self._names), f"an index of a lane: {find}"
         indices, count = {"i": loop.axes}, math.prod(self._extents(loop))
         yield f"each_vote<{count}>(i{at.axes[0]}, [&](int i) {{"
         yield from _indented((*self.functor(indices, find), f"return {at.register};"))
