@@ -66,6 +66,12 @@ def assert_c_is_as_cpp(seeds: Sequence[int], folder: Path) -> None:
         assert_same_bits(got, want, f"seed {seed}")
 
 
+@pytest.fixture(autouse=True)
+def denormals(monkeypatch: pytest.MonkeyPatch):
+    """As in the interpreter; by default CUDA takes them for zeros."""
+    monkeypatch.setenv("GRAPHC_DENORMALS", "keep")
+
+
 @pytest.mark.parametrize("first", range(0, 30, FEW))
 def test_all_targets_agree(first: int, tmp_path: Path):
     assert_agreement(range(first, first + FEW), tmp_path)
