@@ -31,7 +31,7 @@ ROOMS = (
     ("passes",),
     ("kernels.program",),
     ("kernels.loops",),
-    ("kernels.cpu", "kernels.cuda"),
+    ("kernels.cpu", "kernels.cuda", "kernels.c"),
     ("kernels",),
     ("runtime.plan",),
     ("runtime.proof",),

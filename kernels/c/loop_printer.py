@@ -1,8 +1,8 @@
 """Plain C11 from loop nests: any compiler builds it, and every loop is a `for`.
 
-Whoever may run the iterations of a loop, here one thread runs them in order: chunks, blocks and
-threads one after another, and the lanes of a register as a loop of their own. So a barrier is
-nothing, and shared memory is an array of the block.
+One thread runs all iterations in order, those of chunks, blocks and threads one after another and
+the lanes of a register in a loop of their own. So a barrier prints nothing, shared memory is an
+array of the block, and loads need not come ahead.
 
 Calls of the headers of other devices are calls of macros here, `name<settings>(arguments)` as
 `name(settings, arguments)`, so that the formulas of ops are printed as they are.
@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from graphc.base.errors import GraphError
 from graphc.ir import FLOATS, NARROW
 from graphc.kernels.loops.language import Alloc, At, Barrier, Loop, Memory, Nest, Step, Unless
 from graphc.kernels.program.access import AffineAccess, Domain
@@ -52,11 +51,10 @@ def function_text(name: str, nests: Sequence[Nest], parameters: Sequence[Memory]
     for memory in constants.values():
         elements = ", ".join(memory_literal(x, memory.dtype) for x in memory.array)
         lines.append(f"  static const {C_TYPES[memory.dtype]} {memory.name}[] = {{{elements}}};")
-    for nest in nests:
-        body = list(nest_lines(nest))
-        own = len(nests) > 1  # names of its own
-        inner = [INDENT + line for line in body] if own else body
-        lines += [f"  {line}" for line in (["{", *inner, "}"] if own else inner)]
+    blocks = [list(nest_lines(nest)) for nest in nests]
+    if len(blocks) > 1:  # each has names of its own
+        blocks = [["{", *(INDENT + line for line in block), "}"] for block in blocks]
+    lines += (INDENT + line for block in blocks for line in block)
     return "\n".join([*lines, "}", ""])
 
 
@@ -157,12 +155,11 @@ class _Printer:
         if isinstance(statement, Compute):
             (register,) = statement.results
             return _formula(statement.formula, arguments, register.dtype)
-        if isinstance(statement, Call):
-            several = statement.results if len(statement.results) > 1 else ()
-            made = [f"&{register.name}" for register in several]
-            settings = [re.sub(r"<(.*)>", r"(\1)", str(s)) for s in statement.settings]
-            return f"{statement.function}({', '.join((*settings, *arguments, *made))})"
-        raise GraphError(f"no C for {statement}")
+        assert isinstance(statement, Call), f"no expression: {statement}"
+        several = statement.results if len(statement.results) > 1 else ()
+        made = [f"&{register.name}" for register in several]
+        settings = [re.sub(r"<(.*)>", r"(\1)", str(s)) for s in statement.settings]
+        return f"{statement.function}({', '.join((*settings, *arguments, *made))})"
 
     def _load(self, load: Load, indices: Sequence[str]) -> str:
         """An element, or 0 where a condition does not hold."""

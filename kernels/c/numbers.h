@@ -2,7 +2,8 @@
 // differs from operators. Names are those of the headers of other devices; a function of several
 // types is a macro that selects by the type of its first argument.
 //
-// Results do not depend on the compiler if it keeps IEEE arithmetic: build with -ffp-contract=off, never with -ffast-math.
+// Results do not depend on the compiler if it keeps IEEE arithmetic: build with -ffp-contract=off, never with -ffast-math. Include this
+// behind other headers, as some of its macros are named like functions of the C library.
 #pragma once
 #include <float.h>
 #include <math.h>

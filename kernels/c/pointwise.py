@@ -1,4 +1,4 @@
-"""Lower pointwise bodies to plain C: one function, with a loop nest per group of outputs."""
+"""Lower pointwise bodies to plain C: a function per kernel, a loop nest per group of outputs."""
 
 from __future__ import annotations
 
@@ -15,25 +15,21 @@ from graphc.kernels.program.pieces import space
 from graphc.kernels.program.pointwise_nest import group_outputs, make_pointwise_nest
 from graphc.ops.fused import KernelNode
 
-HEADER = '#include "c/window.h"\n#include "c/elementary.h"\n'
+HEADERS = '#include "c/window.h"\n#include "c/elementary.h"\n'
 """What printed functions include, from the folder of kernels."""
 
 
-def lower_pointwise(node: KernelNode) -> str:
-    """The C function `NAME_kernel` of the node's inputs and outputs, in row-major memory."""
-    return "".join(lower_all((node,)))
+def lower_file(nodes: Sequence[KernelNode]) -> str:
+    """The text of a C file with the function `NAME_kernel` of each node, whose arguments are the
+    node's inputs and outputs, row-major."""
+    return "\n".join([HEADERS, *map(_function, nodes)])
 
 
-def lower_all(nodes: Sequence[KernelNode]) -> list[str]:
-    """The text of a file: the headers, and a function for each node."""
-    return [HEADER, *map(_function, nodes)]
-
-
-def _function(node: KernelNode) -> str:
-    body = node.body
-    names = Identifiers()
-    pointers = names.pointers(body)
-    nests: list[Nest] = []
+def row_nests(node: KernelNode) -> tuple[list[Nest], list[Memory]]:
+    """The verified nests of a node in serial loops, one over the last axis inside one over the
+    others; and the memory of its inputs and outputs."""
+    body, names = node.body, Identifiers()
+    pointers, nests = names.pointers(body), []
     for outputs in group_outputs(body):
         domain = Domain(space(body, outputs[0]) or (1,))
         if domain.size:
@@ -42,8 +38,9 @@ def _function(node: KernelNode) -> str:
     for nest in nests:
         verify_nest(nest)
     written = set(body.outputs)
-    parameters = [
-        Memory(pointers[v], v.type.dtype, v.type.size, v in written)
-        for v in (*body.inputs, *body.outputs)
-    ]
-    return "\n" + function_text(f"{node.op.kernel}_kernel", nests, parameters)
+    values = (*body.inputs, *body.outputs)
+    return nests, [Memory(pointers[v], v.type.dtype, v.type.size, v in written) for v in values]
+
+
+def _function(node: KernelNode) -> str:
+    return function_text(f"{node.op.kernel}_kernel", *row_nests(node))

@@ -229,7 +229,7 @@ def _inside(settings: tuple[int, ...], place: Array) -> Array:
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "": lambda _, x: x,
     "to_bool": lambda _, x: x != 0,
-    "from_bool": lambda settings, x: x.astype(DTYPES[DTYPE_OF[settings[0]]]),
+    "from_bool": lambda settings, x: convert(x, DTYPES[DTYPE_OF[settings[0]]]),
     "convert": lambda settings, x: convert(x, DTYPES[DTYPE_OF[settings[0]]]),
     "select": lambda _, condition, x, y: np.where(condition, x, y),
     "both": lambda _, x, y: x & y,

@@ -14,7 +14,7 @@ import numpy as np
 
 from graphc.base.dtypes import is_bfloat16
 from graphc.ir import Node
-from graphc.kernels.c.pointwise import lower_all
+from graphc.kernels.c.pointwise import lower_file
 from graphc.ops.base import Array
 from graphc.runtime.compilers.shared_objects import KERNEL_HEADERS
 from tests.kernels.harness import Buffer
@@ -51,7 +51,7 @@ def build_c(nodes: Sequence[Node], folder: Path, *flags: str) -> list[BuiltC]:
         for i, n in enumerate(nodes)
     ]
     source, library = folder / "kernels.c", folder / "kernels.so"
-    source.write_text("".join(lower_all(named)))
+    source.write_text(lower_file(named))
     command = [need_command("gcc", "clang", "cc"), *FLAGS, *WARNINGS, *flags, f"-I{KERNEL_HEADERS}"]
     command += ["-fPIC", "-shared", str(source), "-o", str(library), "-lm"]
     result = subprocess.run(command, capture_output=True, text=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from graphc.base.target import Target
 from graphc.ir import Node
-from graphc.kernels.c.pointwise import lower_all
+from graphc.kernels.c.pointwise import lower_file
 from graphc.kernels.lower import lower
 from graphc.ops.base import Array
 from graphc.ops.fused import Fused
@@ -42,7 +42,7 @@ def run_c(nodes: Sequence[Node], inputs: Sequence[Arrays], folder: Path) -> list
     for number, node in enumerate(nodes):
         listed = ", ".join(f"arguments[{i}]" for i in range(len(node.inputs) + len(node.outputs)))
         calls.append(f"k{number}_kernel({listed});")
-    text = "".join(lower_all(_named(nodes)))
+    text = lower_file(_named(nodes))
     return _run(folder / "c.c", text, calls, ("gcc", *C_FLAGS), nodes, inputs)
 
 

@@ -15,7 +15,7 @@ import graphc
 from graphc import ops
 from graphc.ir import Layout, Node, Type
 from graphc.kernels.c.loop_printer import function_text, nest_lines
-from graphc.kernels.c.pointwise import HEADER, lower_pointwise
+from graphc.kernels.c.pointwise import HEADERS, lower_file
 from graphc.kernels.cpu.pointwise.pointwise import find_nests
 from graphc.kernels.loops.interpret import interpret
 from graphc.kernels.loops.language import Alloc, Loop, Memory, Nest
@@ -37,7 +37,7 @@ def run_all(nests: Sequence[Nest], memories: Sequence[Memories], folder: Path) -
     """Runs each nest, printed as a function of one file, on its memory."""
     texts = [function_text(f"f{i}", [n], inputs_of(n)) for i, n in enumerate(nests)]
     source = folder / "nests.c"
-    source.write_text("\n".join([HEADER, *texts]))
+    source.write_text("\n".join([HEADERS, *texts]))
     command = [need_command("gcc", "clang", "cc"), *FLAGS, *WARNINGS, f"-I{KERNEL_HEADERS}"]
     output = source.with_suffix(".so")
     command += ["-fPIC", "-shared", str(source), "-o", str(output), "-lm"]
@@ -171,7 +171,7 @@ def test_the_text_reads_like_c():
     node: Any = traced(
         "scale", lambda x, b: graphc.exp(x * b - 0.5), [Type((6, 8), "f32"), Type((6, 1), "f32")]
     )
-    assert lower_pointwise(node) == HEADER + (
+    assert lower_file([node]) == HEADERS + (
         "\n"
         "void scale_kernel(const float* x0_data, const float* x1_data, float* exp_data) {\n"
         "  const float constant_ = 0.5f;\n"

@@ -123,6 +123,12 @@ def dropped(x):
     return dropout(x, 0.25, training=True)
 
 
+def ramps(x, y):
+    """Two loop nests that read the same constant array."""
+    ramp = f.as_tensor(np.arange(5, dtype=np.float32))
+    return x + ramp, y * ramp[:3]
+
+
 BODIES: list[tuple[Callable[..., object], list[Type], list[Layout]]] = [
     (gates, [f32(5, 2 * 9), f32(9)], []),
     (gates, [f32(W, 2 * W), f32(W)], []),
@@ -137,6 +143,7 @@ BODIES: list[tuple[Callable[..., object], list[Type], list[Layout]]] = [
     (lambda x, y: f.relu(x + y), [f32(W + 1, 3, 4, 5, layout=LANES), f32(1, 3, 1, 1)], [LANES]),
     (lambda x, y: f.relu(x + y), [f32(W + 1, 3, 4, 5, layout=LANES), f32(W + 1, 3, 4, 5)], [LANES]),
     (lambda x, y: f.where(x > y, x, y), [f32(2, 1, 4, 1), f32(3, 1, 70)], []),
+    (ramps, [f32(4, 5), f32(2, 3)], []),
 ]
 
 

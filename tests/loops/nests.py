@@ -39,6 +39,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Type, ...]]] = {
     "two outputs": (lambda x, b: (x - b, graphc.tanh(x - b)), (MATRIX, ROW)),
     "two shapes": (lambda x, b: (x + 1, b + 1), (MATRIX, ROW)),
     "narrow": (lambda x: x * 1.5, (Type((6, 8), "bf16"),)),
+    "narrow booleans": (lambda x: graphc.astype(x > 0, "bf16"), (MATRIX,)),
     "integers": (lambda i: graphc.astype(i // 3, "f32"), (Type((6, 8), "i32"),)),
     "booleans": (lambda x: graphc.logical_and(x > 0, x < 1), (MATRIX,)),
 }

@@ -150,14 +150,14 @@ class _Function:
         lines = [
             f"static void {self.name}(void* const* arguments, const short* slots, long begin, "
             "long end) {",
+            *(f"  {line}" for line in array_text(part.program.arrays).splitlines()),
             *(f"  {line}" for line in self._pointers(part)),
             *(f"  {line}" for line in chunk_lines(nest, domain)),
             "}",
         ]
         text = "".join(f"{line}\n" for line in lines)
-        arrays = array_text(part.program.arrays)
         struct = domain_text(domain, part.domain) if domain else ""
-        return arrays + struct + self._slots(order) + text
+        return struct + self._slots(order) + text
 
     def _pointers(self, part: PointwiseNest) -> list[str]:
         outputs = set(part.outputs)
