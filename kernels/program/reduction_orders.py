@@ -84,15 +84,17 @@ def row_lanes(body: Graph) -> tuple[int, ...]:
 
 
 def lanes_of_layouts(body: Graph) -> int | None:
-    """The axis of the reduced values in lanes of some value that is read or written. Views may have
-    moved it, so a value's own rank does not tell."""
-    known = row_axes(body)
-    found = {
-        known[v][v.type.layout.axis]
-        for v in (*body.outputs, *body.inputs)
-        if v in known and v.type.layout.axis is not None
-    }
-    return next((axis for axis in found if axis is not None), None)
+    """The axis of the reduced values in lanes of some value that is read or written; None if there
+    is none. Views may have moved it, so a value's own rank tells only where nothing else does."""
+    known, values = row_axes(body), (*body.outputs, *body.inputs)
+    laned = [(v, axis) for v in values if (axis := v.type.layout.axis) is not None]
+    found = (known[v][axis] for v, axis in laned if v in known)
+    widest = max(laned, key=lambda pair: pair[0].type.rank, default=None)
+    if widest is None:
+        return None
+    value, axis = widest
+    own = len(reduced_shape(body)) - value.type.rank + axis
+    return next((axis for axis in found if axis is not None), own)
 
 
 def row_order(body: Graph, rows: Rows) -> SumOrder:
@@ -109,7 +111,8 @@ def row_order(body: Graph, rows: Rows) -> SumOrder:
         registers = outer // extents[lane] * -(-extents[lane] // LANES) * run
         return _in_parts(loops, domain.extents[axes[0]], registers)
     if domain.lane in axes or _ends_reduced(body):
-        lanes = next(n * LANES for n in (4, 2, 1) if run >= 2 * n * LANES or n == 1)
+        alone = _ends_reduced(body) or domain.size == outer * run
+        lanes = next(n * LANES for n in (4, 2, 1) if (alone and run >= 2 * n * LANES) or n == 1)
         registers = outer * -(-run // LANES)
     else:
         lanes, registers = CHAINS if run >= 8 * CHAINS else 1, outer * run
