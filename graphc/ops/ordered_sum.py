@@ -97,4 +97,4 @@ def ordered_reduction(
                 lanes = join(*np.split(lanes, 2))
             total = lanes[0] if total is None else join(total, lanes[0])
     assert total is not None
-    return total.reshape(shape)
+    return np.asarray(total.reshape(shape))

@@ -109,7 +109,8 @@ def row_order(body: Graph, rows: Rows) -> SumOrder:
         registers = outer // extents[lane] * -(-extents[lane] // LANES) * run
         return _in_parts(loops, domain.extents[axes[0]], registers)
     if domain.lane in axes or _ends_reduced(body):
-        lanes = next(n * LANES for n in (4, 2, 1) if run >= 2 * n * LANES or n == 1)
+        alone = _ends_reduced(body) or domain.size == outer * run
+        lanes = next(n * LANES for n in (4, 2, 1) if (alone and run >= 2 * n * LANES) or n == 1)
         registers = outer * -(-run // LANES)
     else:
         lanes, registers = CHAINS if run >= 8 * CHAINS else 1, outer * run

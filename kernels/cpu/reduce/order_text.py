@@ -11,7 +11,7 @@ from graphc.kernels.program.reduction_orders import column_order, row_order
 from graphc.kernels.program.rows import RowLoop, Rows, columns_of, reductions_of
 
 MOST_STATEMENTS = 48
-"""The most statements of the chains that a loop adds side by side."""
+"""The most statements of the chains that a loop adds one after another in its text."""
 OPERATIONS = 8
 """Operations of a function that count as one statement."""
 
@@ -62,11 +62,12 @@ def first_steps(order: SumOrder, rows: Rows, axes: Sequence[int]) -> tuple[int, 
     return -(-registers[0] // step), step * math.prod(registers[1:])
 
 
-def chains_together(loop: RowLoop, count: int) -> int:
-    """Of `count` chains, those that the loop adds side by side, in registers if it is all."""
+def chains_together(loop: RowLoop, side: int, count: int) -> int:
+    """Of `count` chains of `side` rows, those that the loop adds one after another in its text,
+    with sums in registers if it is all."""
     weight = 0
     for statement in loop.body.statements:
         operations = getattr(statement, "operations", 0)
-        weight += max(1, operations // OPERATIONS)
+        weight += side * max(1, operations // OPERATIONS)
     fitting = (n for n in (count, 4, 2) if n <= count and n * weight <= MOST_STATEMENTS)
     return next(fitting, 1)

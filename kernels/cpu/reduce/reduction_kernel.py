@@ -274,7 +274,7 @@ class _Printer:
         if not loop.sums:
             return "Plain<Order>, 1"
         count = chains(self.order, self.rows)
-        return f"Order, {1 if self.side > 1 else chains_together(loop, count)}"
+        return f"Order, {chains_together(loop, self.side, count)}"
 
     def _lines(self, program: RegisterProgram, live: str) -> list[str]:
         return program.lines(self.indices, live)
