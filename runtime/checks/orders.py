@@ -41,8 +41,8 @@ class Tried:
     left_out: tuple[str, ...]
 
     def __str__(self) -> str:
-        total = len(self.same) + len(self.left_out)
-        return f"meaning: {len(self.same)} of {total} kernels with sums tried: in the order stated"
+        found = f"{len(self.same)} of {len(self.same) + len(self.left_out)}"
+        return f"meaning: {found} kernels with sums were run and add in the order stated"
 
 
 def check_orders(

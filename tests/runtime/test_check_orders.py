@@ -62,7 +62,7 @@ def test_a_plan_says_how_many_sums_were_tried(program: Program) -> None:
     notes = [note for note in program.plan.notes if note.startswith("meaning")]
     assert notes == [
         "meaning: 3 of 3 results proved equal",
-        "meaning: 2 of 3 kernels with sums tried: in the order stated",
+        "meaning: 2 of 3 kernels with sums were run and add in the order stated",
     ]
     assert check(program, program.graph) == notes[1]
 
