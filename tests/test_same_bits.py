@@ -46,15 +46,16 @@ def of_scans(seed: int, **options: int) -> list[Array]:
     return list(played(Case(seed), "cpu", **options))
 
 
-KINDS: tuple[Callable[..., list[Array]], ...]
-KINDS = (of_program, of_program, of_scans, of_program, of_convolutions)
+def kind_of(seed: int) -> Callable[..., list[Array]]:
+    """Few of the networks are convolutional: those take the compiler the longest."""
+    return of_convolutions if seed % 10 == 9 else of_scans if seed % 3 == 2 else of_program
 
 
 def hashes(seed: int, isas: tuple[str, ...], change: pytest.MonkeyPatch) -> Iterator[str]:
     """Of the outputs of a random network on each instruction set, each with its own threads."""
     for number, isa in enumerate(isas, 1):
         change.setenv("GRAPHC_ISA", isa)
-        outputs = KINDS[seed % len(KINDS)](seed, threads=number, streams=number)
+        outputs = kind_of(seed)(seed, threads=number, streams=number)
         yield digest(np.where(a == a, a, np.nan) if a.dtype.kind == "f" else a for a in outputs)
 
 
@@ -70,7 +71,7 @@ def test_many_random_networks(seed: int, clean_environment: pytest.MonkeyPatch) 
     assert len(set(hashes(seed, isas, clean_environment))) == 1
 
 
-QUICK = ("softmax", "layernorm", "gru", "mixed")
+QUICK = ("softmax", "mixed")
 
 
 @pytest.mark.parametrize("name", first_quick(len(QUICK), dict.fromkeys((*QUICK, *same_bits.ROWS))))
@@ -79,7 +80,7 @@ def test_a_sample_in_any_batch(name: str, clean_environment: pytest.MonkeyPatch)
     assert not result.difference
 
 
-@pytest.mark.parametrize("name", first_quick(2, dict.fromkeys(("gru", "gpt", *same_bits.ROWS))))
+@pytest.mark.parametrize("name", first_quick(1, dict.fromkeys(("gru", *same_bits.ROWS))))
 def test_weights_after_training(name: str, clean_environment: pytest.MonkeyPatch) -> None:
     variants = [Variant("sse2"), Variant("avx2", 2, 2), Variant("avx2", 3, 4)]
     assert not same_bits.train(name, variants).difference

@@ -26,6 +26,7 @@ BLOCK = 16
 PIECE = 8192
 """Elements from which on an axis is cut, and about those of a piece."""
 MOST_PIECES = 64
+"""Pieces of an axis, however long it is: enough for all workers."""
 
 
 @dataclass(frozen=True)

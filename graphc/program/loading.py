@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphc.base import config
 from graphc.base.errors import RunError
+from graphc.base.messages import decide
 from graphc.base.target import Target
 from graphc.ir import Graph
 from graphc.ir.failures import stage
@@ -154,12 +155,23 @@ def load(
             raise RunError(refusal(plan, limit))
         with stage("load"):
             executable = played(plan, state)
+            if target.device == "cpu" and "meaning" in settings.check:
+                plan = _checked(plan, planned(plan), executable)
             if key is not None:
                 from graphc.runtime import plan_store
 
                 plan_store.store_plan(key, plan, state)
             made = "lean" if lean else "by_step"
             return executable, plan, None if planned(plan) is graph else (made, planned(plan))
+
+
+def _checked(plan: Plan, graph: Graph, executable: Any) -> Plan:
+    """The plan, with a note on how many kernels were found to add in the order stated."""
+    from graphc.runtime.checks.orders import check_orders
+
+    note = str(check_orders(graph, plan.kernels, executable.functions))
+    decide(note)
+    return replace(plan, notes=(*plan.notes, note))
 
 
 def _leaner(

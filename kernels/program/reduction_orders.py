@@ -37,6 +37,7 @@ CHAINS = 4
 PART = 2048
 """Registers of a part of a row: some microseconds, beside which adding its sum takes no time."""
 MOST_PARTS = 64
+"""Parts of a sum, however long it is: enough for all workers."""
 FEWEST_ROWS = 32
 """The fewest rows of a part of column sums, which are cleared, written and read once more."""
 FEW_ELEMENTS, MANY_ELEMENTS = 8192, 32768

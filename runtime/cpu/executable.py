@@ -103,7 +103,7 @@ class CpuExecutable:
         self.plan = plan
         self.steps = all_steps(plan.steps)
         self.threads = threads
-        self._functions = functions
+        self.functions = functions
         self._graph = graph
         self._places = _HostAddresses(plan, [state[b.value.name] for b in plan.state])
         self._state = self._places.buffers
@@ -230,7 +230,7 @@ class CpuExecutable:
                 places = step.source, step.target
                 arguments[index] = [self._places.address(a, step.stage) for a in places]
         tasks = resolve(self.plan, in_order)
-        return Player(self.plan, tasks, self._functions, arguments, self.threads)
+        return Player(self.plan, tasks, self.functions, arguments, self.threads)
 
     def _bind(self, inputs: Sequence[Array]) -> list[Array]:
         """New outputs for a call; sets the base addresses and brings the state to the host."""

@@ -199,7 +199,7 @@ def test_first_nan_names_the_iteration_and_the_state_is_as_before() -> None:
 def functions(made: Plan) -> dict[str, int]:
     """The addresses of the plan's kernels."""
     executable = load(made, {"h": StateBuffer(np.ones(16, "f4"))}, 1)
-    return {n: ctypes.c_void_p(a).value or 0 for n, a in executable._functions.items()}
+    return {n: ctypes.c_void_p(a).value or 0 for n, a in executable.functions.items()}
 
 
 def graph_of(name: str) -> Graph:

@@ -257,7 +257,7 @@ def test_memory_that_runs_out_while_a_plan_is_packed_is_an_error(monkeypatch):
 def test_freeing_players_while_workers_spin_is_safe():
     made = random_plan(1, streams=2, launches=4)
     wanted = expected(made)
-    functions = load(made, {}, 2)._functions
+    functions = load(made, {}, 2).functions
     for _ in range(300):
         (result,) = CpuExecutable(made, {}, 2, functions).run([])
         np.testing.assert_array_equal(result, wanted)

@@ -2,6 +2,10 @@
 // of a few units in the last place over the whole range, and NaN, infinities, zeros and denormals
 // by IEEE; only sines of arguments beyond 2^30 leave the vector registers. In other dtypes: the C
 // library's functions, lane by lane.
+//
+// The bits do not depend on the instruction set: operators, roots and fused multiply-adds are
+// rounded correctly on each, and where AVX-512 has an instruction of its own it is said why its
+// result is the same. Approximate reciprocals are not used.
 #pragma once
 #include "cpu/shared/simd.h"
 
@@ -49,7 +53,8 @@ template <class V> INLINE V rsqrt(V x) { return element<V>(1) / sqrt(x); }
 
 // 2^n for n in [-126, 127].
 INLINE vec<float> power_of_two(vec<int32_t> n) { return from_bits((n + 127) << 23); }
-// p * 2^n for n in [-252, 254]: two factors, so that the result may be infinite or denormal.
+// p * 2^n for n in [-252, 254]: two factors, so that the result may be infinite or denormal. The first product is exact and the
+// second rounded, or flushed to zero, as vscalefps does once, which multiplies by 2^floor(n).
 INLINE vec<float> scale(vec<float> p, vec<float> n) {
 #if defined(GRAPHC_AVX512)
   return __builtin_ia32_scalefps512_mask(p, n, p, (unsigned short)-1, 4);
@@ -58,8 +63,8 @@ INLINE vec<float> scale(vec<float> p, vec<float> n) {
   return p * power_of_two(half) * power_of_two(whole - half);
 #endif
 }
-
-INLINE vec<float> clamp(vec<float> x, float low, float high) {  // a NaN stays
+// A NaN stays: the instructions give their second operand where one is NaN.
+INLINE vec<float> clamp(vec<float> x, float low, float high) {
 #if defined(GRAPHC_AVX512)
   x = __builtin_ia32_maxps512_mask(splat(low), x, x, (unsigned short)-1, 4);
   return __builtin_ia32_minps512_mask(splat(high), x, x, (unsigned short)-1, 4);
