@@ -9,6 +9,8 @@
         relu_ : f32 = op relu (x_) cost 1
         store y_data[8*i0 + 1*i1 ; lanes 1], relu_
 
+`at i1 = p_ serial` and `unless x_data is y_data` have steps of their own, as loops have.
+
 A statement reads: results, what it does, arguments. An argument is a register's name, a number such
 as `f32:0.5`, an access in brackets, or memory with one. A formula is an op with its attributes, a
 function such as `fn convert<'float'>`, or either of them as a mask, `mask op less`.

@@ -15,14 +15,6 @@ from graphc.kernels.program.body.statement import RegisterProgram, joined
 from graphc.ops.fused import KernelNode
 
 OpT = TypeVar("OpT", bound=Op)
-JOINS = {
-    "replace": "ScatterReplace",
-    "sum": "ScatterSum",
-    "prod": "ScatterProd",
-    "max": "ScatterMax",
-    "min": "ScatterMin",
-}
-"""The C++ functor of a scatter by `Scatter.combine`, in both scatter headers."""
 
 
 @dataclass(frozen=True)
