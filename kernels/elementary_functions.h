@@ -55,7 +55,7 @@ GRAPHC_ELEMENTARY F32 OF_F32(log)(F32 x) {
   result = fma(0.693359375f, e, m + fma(-0.5f, z, result));
   result = x == __builtin_inff() ? x : result;
   result = x == 0.f ? splat(-__builtin_inff()) : result;
-  return (x < 0.f) | (x != x) ? splat(__builtin_nanf("")) : result;
+  return ((x < 0.f) | (x != x)) ? splat(__builtin_nanf("")) : result;
 }
 GRAPHC_ELEMENTARY F32 OF_F32(log1p)(F32 x) {
   const F32 u = x + 1.f;
@@ -139,6 +139,6 @@ GRAPHC_ELEMENTARY F32 OF_F32(pow)(F32 x, F32 y) {
   result = (negative & odd) ? -result : result;
   const mask undefined = (x < 0.f) & logical_not(whole) & (size < infinity) & (abs(y) < infinity);
   result = undefined ? splat(__builtin_nanf("")) : result;
-  result = (x != x) | (y != y) ? splat(__builtin_nanf("")) : result;
-  return (x == 1.f) | (y == 0.f) ? splat(1.f) : result;
+  result = ((x != x) | (y != y)) ? splat(__builtin_nanf("")) : result;
+  return ((x == 1.f) | (y == 0.f)) ? splat(1.f) : result;
 }

@@ -42,7 +42,7 @@ GRAPHC_ELEMENTARY F32 OF_F32(atan2)(F32 y, F32 x) {
   F32 angle = atan(quotient);
   angle = steep ? HALF_PI - angle : angle;
   angle = bits(x) < 0 ? PI - angle : angle;
-  return (x != x) | (y != y) ? splat(__builtin_nanf("")) : copysign(angle, y);
+  return ((x != x) | (y != y)) ? splat(__builtin_nanf("")) : copysign(angle, y);
 }
 GRAPHC_ELEMENTARY F32 OF_F32(hypot)(F32 x, F32 y) {
   const F64 a = to_f64(x), b = to_f64(y);  // their squares do not overflow
@@ -77,7 +77,7 @@ GRAPHC_ELEMENTARY F32 scaled_log2(F32 x, double factor) {
   F32 result = to_f32(log2_wide(x) * factor);
   result = x == __builtin_inff() ? x : result;
   result = x == 0.f ? splat(-__builtin_inff()) : result;
-  return (x < 0.f) | (x != x) ? splat(__builtin_nanf("")) : result;
+  return ((x < 0.f) | (x != x)) ? splat(__builtin_nanf("")) : result;
 }
 GRAPHC_ELEMENTARY F32 OF_F32(log2)(F32 x) { return scaled_log2(x, 1.0); }
 GRAPHC_ELEMENTARY F32 OF_F32(log10)(F32 x) { return scaled_log2(x, 0.30102999566398120); }
