@@ -15,7 +15,9 @@ from graphc.base.dtypes import convert, is_narrow
 from graphc.base.errors import GraphError
 from graphc.ir import DTYPES
 from graphc.kernels.loops.language import Alloc, Barrier, Loop, Nest, Step
+from graphc.kernels.loops.running import along_rows
 from graphc.kernels.program.access import AffineAccess, Domain
+from graphc.kernels.program.body.along import Along
 from graphc.kernels.program.body.statement import (
     Address,
     Argument,
@@ -106,6 +108,9 @@ class _Run:
         return place
 
     def statement(self, statement: Statement) -> None:
+        if isinstance(statement, Along):
+            self.along(statement)
+            return
         if isinstance(statement, Store):
             address, stored = statement.arguments
             assert isinstance(address, Address) and address.access is not None
@@ -123,6 +128,19 @@ class _Run:
         for register, value in zip(statement.results, made, strict=True):
             wide = np.broadcast_to(value, (len(self.indices),))
             self.registers[register.name] = _in_register(wide, register.dtype)
+
+    def along(self, along: Along) -> None:
+        """The results in each iteration that has some; the others end."""
+        axis, columns = along.op.axis, self.indices.T
+        order = np.lexsort((columns[axis], *np.delete(columns, axis, 0)))
+        extent = self.domain.extents[axis]
+        rows = order.reshape(len(order) // max(extent, 1), extent)
+        made = along_rows(along, self.argument(along.operands[0])[rows], self.domain.lane == axis)
+        kept = rows[:, : along.count].ravel()
+        self.indices = self.indices[kept]
+        self.registers = {name: x[kept] for name, x in self.registers.items()}
+        for register, value in zip(along.results, made, strict=True):
+            self.registers[register.name] = _in_register(value.ravel(), register.dtype)
 
     def _load(self, load: Load) -> Array:
         *condition, address = load.arguments[:2]

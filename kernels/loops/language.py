@@ -6,7 +6,7 @@
     kind      := serial | chunk | block | thread | lane
     alloc     := an array of a block, in shared memory
     barrier   := where the threads of a block wait for each other
-    statement := Load | Store | Compute | Call, at affine accesses of the domain's indices
+    statement := Load | Store | Compute | Call | Along, at affine accesses of the domain's indices
 
 A nest is hashable and compares by value. `text.py` prints it and parses it back, `verify.py` proves
 that it stays within its memory and has no races, and `interpret.py` computes it in NumPy. A
@@ -18,12 +18,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal as Choice
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 
 from graphc.ir import DTYPES
 from graphc.kernels.program.access import Domain
+from graphc.kernels.program.body.along import Along
 from graphc.kernels.program.body.statement import Statement
 from graphc.ops.base import Array
 
@@ -64,10 +65,10 @@ class Memory:
 class Loop:
     """Runs `body` for each index of `axes`, which are numbers of the domain's axes, the last one
     fastest. The index of the last of them advances by `step`; a loop of kind `lane` then goes
-    through the elements in between.
+    through the elements in between. What an `Along` in it carries from one to the next is a state.
 
-    `each` iterations are a thread's own. It runs the first `ahead` steps of the body for all of
-    them before the others: loads that no store of the thread may delay.
+    `each` iterations are a worker's own. A thread runs the first `ahead` steps of the body for all
+    of them before the others: loads that no store of the thread may delay.
     """
 
     axes: tuple[int, ...]
@@ -118,3 +119,23 @@ def walk(
             yield from walk(step.body, (*around, step))
         elif isinstance(step, Statement):
             yield step, around
+
+
+class AlongLoops(NamedTuple):
+    """A nest of a loop over rows, in it a loop over the axis of a running result or sort."""
+
+    rows: Loop
+    before: tuple[Statement, ...]
+    along: Along
+    after: tuple[Statement, ...]
+
+
+def along_loops(nest: Nest) -> AlongLoops:
+    """The parts of such a nest."""
+    (rows,) = nest.body
+    assert isinstance(rows, Loop), f"no loop over rows: {rows}"
+    statements = nest.statements
+    (at,) = (i for i, s in enumerate(statements) if isinstance(s, Along))
+    along = statements[at]
+    assert isinstance(along, Along)
+    return AlongLoops(rows, statements[:at], along, statements[at + 1 :])

@@ -8,31 +8,36 @@ not bounded here: the simulator's checks of running kernels are the judge of the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations, product
 from typing import NamedTuple
 
 from graphc.base.errors import GraphError
 from graphc.kernels.loops.language import KINDS, Alloc, Barrier, Loop, Memory, Nest, Step, walk
 from graphc.kernels.program.access import AffineAccess, Domain
+from graphc.kernels.program.body.along import Along
 from graphc.kernels.program.body.statement import Address, Load, Statement, Store
 
 
 class _Use(NamedTuple):
-    """A statement that reads or writes a memory, in loops, after so many barriers."""
+    """A statement that reads or writes a memory, in loops, after so many barriers, at the indices
+    of `domain` for which it runs."""
 
     statement: Statement
     around: tuple[Loop, ...]
     phase: int
+    domain: Domain
 
 
 def verify_nest(nest: Nest) -> None:
     """Raise GraphError for a nest that is not well formed, leaves its memory or has a race.
 
     That is: a loop of an unknown kind, over an axis that a loop around it has or in steps that no
-    loop of lanes goes through; a register that is read before it is made, or made twice; an index
-    without a loop; an access outside of its memory; a store to memory that is not written; elements
-    that several iterations store, or that one loads and another stores; a barrier that some threads
-    of a block do not reach, or that is missing between two uses of shared memory.
+    loop of lanes goes through; a running result or sort whose axis no loop of workers goes along; a
+    register that is read before it is made, or made twice; an index without a loop; an access
+    outside of its memory; a store to memory that is not written; elements that several iterations
+    store, or that one loads and another stores; a barrier that some threads of a block do not
+    reach, or that is missing between two uses of shared memory.
     """
     memory = {m.name: m for m in nest.memory}
     shared = {s.name: Memory(s.name, s.dtype, s.size, True) for s in _allocs(nest.body)}
@@ -46,13 +51,13 @@ def verify_nest(nest: Nest) -> None:
             loose = [d for d, stride in enumerate(access.strides) if stride and d not in axes]
             one = all(nest.domain.extents[d] == 1 for d in loose)
             _expect(one, use.statement, f"a loop over axes {loose}")
-        _check_bounds(use.statement, nest.domain, known)
+        _check_bounds(use.statement, use.domain, known)
         for pointer in use.statement.pointers:
             uses.setdefault(pointer, []).append(use)
     for name, found in uses.items():
         stores = [u for u in found if isinstance(u.statement, Store)]
         loads = [u for u in found if not isinstance(u.statement, Store)]
-        _check_stores(name, stores, nest.domain, name in shared)
+        _check_stores(name, stores, name in shared)
         if name in shared:
             _check_shared(name, loads, stores)
             continue
@@ -72,6 +77,15 @@ def _allocs(body: Sequence[Step]) -> Iterator[Alloc]:
 
 def _uses(nest: Nest) -> Iterator[_Use]:
     """All statements; barriers are counted in blocks alone, which is where they may be."""
+    ended: dict[tuple[Loop, ...], Domain] = {}
+
+    def use(statement: Statement, around: tuple[Loop, ...], phase: int) -> _Use:
+        domain = ended.get(around, nest.domain)
+        if isinstance(statement, Along) and statement.count is not None:
+            extents = [*domain.extents]
+            extents[statement.op.axis] = statement.count
+            ended[around] = replace(domain, extents=tuple(extents))
+        return _Use(statement, around, phase, domain)
 
     def steps(body: Sequence[Step], around: tuple[Loop, ...]) -> Iterator[_Use]:
         phase = 0
@@ -82,9 +96,9 @@ def _uses(nest: Nest) -> Iterator[_Use]:
                 yield from steps(step.body, (*around, step))
             elif isinstance(step, Loop):
                 inner = walk(step.body, (*around, step))
-                yield from (_Use(statement, loops, phase) for statement, loops in inner)
+                yield from (use(statement, loops, phase) for statement, loops in inner)
             elif isinstance(step, Statement):
-                yield _Use(step, around, phase)
+                yield use(step, around, phase)
 
     return steps(nest.body, ())
 
@@ -113,6 +127,8 @@ def _check_steps(
             made = [r.name for r in step.results]
             _expect(known.isdisjoint(made), step, "registers that are new")
             known.update(made)
+            if isinstance(step, Along):
+                _check_along(step, around)
             for pointer in step.pointers:
                 _expect(pointer in memory, step, f"the memory {pointer}")
                 stores = isinstance(step, Store)
@@ -138,6 +154,16 @@ def _check_loop(loop: Loop, around: tuple[Loop, ...]) -> None:
     _expect(lanes == (loop.step > 1), loop, "runs that one loop of lanes goes through")
 
 
+def _check_along(along: Along, around: tuple[Loop, ...]) -> None:
+    """The loop over its axis, and whether workers of that loop can join its runs."""
+    kinds = [loop.kind for loop in around if along.op.axis in loop.axes]
+    plain = {"serial", "chunk", "thread"}
+    _expect(plain.issuperset(kinds) and kinds, along, "a loop over its axis, of no blocks or lanes")
+    _expect(along.by >= 1 and along.pieces >= 1, along, "runs and pieces of at least 1")
+    ordered = (along.by, along.pieces) == (1, 1) or along.count is None
+    _expect(ordered, along, "an order of running results alone")
+
+
 def _check_shared(name: str, loads: Sequence[_Use], stores: Sequence[_Use]) -> None:
     """A barrier lies between a store and a load, and a store comes first."""
     first = min((store.phase for store in stores), default=None)
@@ -147,19 +173,20 @@ def _check_shared(name: str, loads: Sequence[_Use], stores: Sequence[_Use]) -> N
         _expect(not same, load.statement, f"a barrier before {name} is read")
 
 
-def _check_stores(name: str, stores: Sequence[_Use], domain: Domain, shared: bool) -> None:
+def _check_stores(name: str, stores: Sequence[_Use], shared: bool) -> None:
     """Each element is stored once; in shared memory once between two barriers."""
+    stores = [store for store in stores if store.domain.size]
     for store in stores:
         (access,) = store.statement.accesses
         own = {d for x in store.around if x.kind == "block" for d in x.axes} if shared else set()
         axes = sorted({d for loop in store.around for d in loop.axes} - own)
-        if not _injective(access, axes, domain):
+        if not _injective(access, axes, store.domain):
             raise GraphError(f"{name}: several iterations store one element, at {access}")
     for one, other in combinations(stores, 2):
         if shared and one.phase != other.phase:
             continue
         (access,), (further,) = one.statement.accesses, other.statement.accesses
-        if _meet(access, further, domain):
+        if one.domain != other.domain or _meet(access, further, one.domain):
             raise GraphError(f"{name}: two stores meet, at {access} and {further}")
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from graphc.base.target import Target
-from graphc.kernels.cpu.prefix.axis_text import functor_lines, rows_text
 from graphc.kernels.cpu.shared.kernel_source import (
     FEW_STEPS,
     argument_order,
+    array_text,
     chunk_count,
     entry,
     make_kernel,
@@ -14,8 +14,13 @@ from graphc.kernels.cpu.shared.kernel_source import (
     program_cost,
     share,
 )
+from graphc.kernels.cpu.shared.loop_printer import along_lines, rows_text
+from graphc.kernels.loops.language import Nest, along_loops
+from graphc.kernels.loops.plain import plain_nest
+from graphc.kernels.loops.rewrites import along_last, bind, in_order
+from graphc.kernels.loops.verify import verify_nest
 from graphc.kernels.program.access import Domain
-from graphc.kernels.program.axis import AxisBody, axis_body, lane_axes, only_node
+from graphc.kernels.program.axis import AxisNest, lane_axes, make_axis_nest, only_node
 from graphc.kernels.program.body.literals import splat
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.inplace import inplace_pairs
@@ -41,7 +46,7 @@ def lower_prefix(node: KernelNode, target: Target) -> Kernel:
     if op.combine.picks:
         check_counts(node, elements_per_row=x.type.shape[op.axis])
     spaces = (
-        axis_body(node, inner, op.axis, Domain(x.type.shape, lane, target.lanes))
+        make_axis_nest(node, inner, Domain(x.type.shape, lane, target.lanes))
         for lane in lane_axes(x.type.shape, op.axis)
     )
     space = min(spaces, key=lambda s: s.cost + s.waste * _joins(op, s))
@@ -52,13 +57,16 @@ def lower_prefix(node: KernelNode, target: Target) -> Kernel:
     wanted = chunk_count(per_strip * strips, strips * max(steps // FEW_STEPS, 1))
     pieces = -(-wanted // strips) if strips < ENOUGH_STRIPS and wanted >= 2 * strips else 1
     chunks = strips * pieces if pieces > 1 else min(wanted, strips)
+    nest = schedule(space, strip, pieces)
+    verify_nest(nest)
     state_bytes = _LANE_BYTES * target.lanes
     return make_kernel(
         node,
         [
-            rows_text(space),
-            state_text(op.combine, space.dtype),
-            _shell(node, op, space, strip, strips, pieces, chunks),
+            array_text(space.program.arrays),
+            rows_text(nest),
+            state_text(op.combine, x.type.dtype),
+            _shell(node, op, space, nest, chunks),
         ],
         (chunks,) * (2 if pieces > 1 else 1),
         strips * strip * pieces * state_bytes if pieces > 1 else 0,
@@ -67,7 +75,14 @@ def lower_prefix(node: KernelNode, target: Target) -> Kernel:
     )
 
 
-def _strip(space: AxisBody) -> int:
+def schedule(space: AxisNest, strip: int = 1, pieces: int = 1) -> Nest:
+    """Chunks of strips of `strip` registers of rows; an axis in the lanes is joined register by
+    register."""
+    by = space.domain.width if space.in_lanes else 1
+    return in_order(along_last(bind(plain_nest(space), "chunk"), each=strip), by, pieces)
+
+
+def _strip(space: AxisNest) -> int:
     """Registers of neighbouring rows that a sweep processes together, for long runs of memory while
     enough strips remain."""
     if space.in_lanes or any(a.lane_stride not in (0, 1) for a in space.program.accesses):
@@ -77,7 +92,7 @@ def _strip(space: AxisBody) -> int:
     return next(enough, min(STRIPS[-1], registers))
 
 
-def _joins(op: Prefix, space: AxisBody) -> float:
+def _joins(op: Prefix, space: AxisNest) -> float:
     """Nanoseconds to combine states per register; in the lanes a register combines with copies of
     itself."""
     return op.combine.nanoseconds * (5 if space.in_lanes else 1)
@@ -90,18 +105,18 @@ def state_text(combine: Combine, dtype: str) -> str:
     return "".join(f"{line}\n" for line in state_struct(combine, types, dtype))
 
 
-def _shell(
-    node: KernelNode, op: Prefix, space: AxisBody, strip: int, strips: int, pieces: int, chunks: int
-) -> str:
-    settings = f"Kept, {STATE}, {str(op.reverse).lower()}, {space.extent}, {strip}, {pieces}"
+def _shell(node: KernelNode, op: Prefix, space: AxisNest, nest: Nest, chunks: int) -> str:
+    rows, _, along, _ = along_loops(nest)
+    pieces, reverse = along.pieces, str(op.reverse).lower()
     if pieces == 1:
-        span, piece = share(strips, chunks), "0"
+        span, piece, workspace = share(space.strips(rows.each), chunks), "0", "nullptr"
     else:
         span, piece = f"chunk / {pieces}, chunk / {pieces} + 1", f"chunk % {pieces}"
-    workspace = f"(char*)arguments[{len(argument_order(node))}]" if pieces > 1 else "nullptr"
+        workspace = f"(char*)arguments[{len(argument_order(node))}]"
+    settings = f"Kept, {STATE}, {reverse}, {space.extent}, {rows.each}, {pieces}"
     lines = [
         *pointer_lines(node, space.program, space.pointers),
         f"prefix<{settings}>({span}, phase, {piece}, {workspace},",
-        *functor_lines(space, STATE),
+        *along_lines(nest, STATE),
     ]
     return entry(node, lines, "phase")

@@ -1,10 +1,12 @@
-"""C++ for a CPU from loop nests: chunk loops over vector registers."""
+"""C++ for a CPU from loop nests: chunk loops over vector registers, and loops along an axis."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from graphc.kernels.loops.language import Loop, Nest, Step
+from graphc.kernels.cpu.shared.kernel_source import domain_text
+from graphc.kernels.loops.language import Loop, Nest, Step, along_loops
+from graphc.kernels.program.access import Domain
 from graphc.kernels.program.body.statement import Statement
 
 INLINE = " __attribute__((always_inline))"
@@ -39,3 +41,28 @@ def _levels(step: Step) -> tuple[tuple[Step, ...], Loop]:
     assert isinstance(step, Loop) and step.kind == "chunk", f"no chunk loop: {step}"
     last = step.body[-1] if step.body else None
     return (step.body[:-1], last) if isinstance(last, Loop) else ((), step)
+
+
+def rows_text(nest: Nest) -> str:
+    """The domain `Kept` of the rows of a nest along an axis."""
+    domain, kept = nest.domain, along_loops(nest).rows.axes
+    lane = len(kept) - 1 if domain.lane in kept else -1
+    extents = tuple(domain.extents[d] for d in kept) or (1,)
+    return domain_text("Kept", Domain(extents, lane, domain.width))
+
+
+def along_lines(nest: Nest, state: str) -> Iterator[str]:
+    """The last two arguments of a call of prefix.h or sort.h, which has the loops: functors of the
+    row's indices `i`, its last index `r` and the index `j` along the axis. One returns an element,
+    the other stores the results, a `state`."""
+    rows, before, along, after = along_loops(nest)
+    names = ["j"] * nest.domain.rank
+    for number, axis in enumerate(rows.axes):
+        names[axis] = "r" if axis == rows.axes[-1] else f"i[{number}]"
+    yield f"  [=]<int N>(const long* i, long r, long j){INLINE} {{"
+    yield from (f"    {s.text(names, 'N')}" for s in before)
+    yield f"    return {along.operands[0]};"
+    yield f"  }}, [=]<int N>(const long* i, long r, long j, const {state}& state){INLINE} {{"
+    yield from (f"    {line}" for line in along.lines(after))
+    yield from (f"    {s.text(names, 'N')}" for s in after)
+    yield "  });"

@@ -1,4 +1,4 @@
-"""CUDA from loop nests: loops over threads, and over runs of neighbours."""
+"""CUDA from loop nests: loops over threads, over runs of neighbours, and along an axis."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from graphc.ir import Value
 from graphc.kernels.cuda.shared.kernel_source import THREADS, delinearize
 from graphc.kernels.cuda.shared.runs import Runs
-from graphc.kernels.loops.language import Loop, Nest, Step, walk
+from graphc.kernels.loops.language import Loop, Nest, Step, along_loops, walk
 from graphc.kernels.loops.verify import verify_nest
-from graphc.kernels.program.body.statement import RegisterProgram
+from graphc.kernels.program.body.statement import RegisterProgram, Statement
 from graphc.ops.pointwise.logic import C_TYPES
 
 
@@ -119,6 +119,43 @@ def run_lines(
     assert isinstance(lanes, Loop) and lanes.kind == "lane", f"no loop over lanes: {lanes}"
     runs = Runs(loop.step, statements_of(once), statements_of(lanes.body), memory)
     return runs.lines([*names], index, define)
+
+
+@dataclass(frozen=True)
+class AlongText:
+    """The statements of functors for a template that has the loops of `nest`, of one running result
+    or sort: `i0`, `i1`, ... are the indices of a row, of type `index`, `j` is that along the
+    axis."""
+
+    nest: Nest
+    index: str
+
+    def read(self) -> list[str]:
+        """Statements that return an element."""
+        _, before, along, _ = along_loops(self.nest)
+        return [*self._texts(before), f"return {along.operands[0]};"]
+
+    def write(self) -> list[str]:
+        """Statements that store the results `state`."""
+        _, _, along, after = along_loops(self.nest)
+        return [*along.lines(after), *self._texts(after)]
+
+    def rows(self, row: str, reads: bool, writes: bool) -> list[str]:
+        """Definitions of the row's indices that these use, from its number `row`."""
+        rows, before, _, after = along_loops(self.nest)
+        program = statements_of((*(before if reads else ()), *(after if writes else ())))
+        extents = [self.nest.domain.extents[d] for d in rows.axes]
+        names = [f"i{d}" for d in range(len(extents))]
+        return delinearize(row, names, extents, self.index, program.used(self._names))
+
+    @property
+    def _names(self) -> list[str]:
+        """The domain's indices."""
+        axes, domain = along_loops(self.nest).rows.axes, self.nest.domain
+        return [f"i{axes.index(d)}" if d in axes else "j" for d in range(domain.rank)]
+
+    def _texts(self, statements: Iterable[Statement]) -> list[str]:
+        return [s.text(self._names, "1") for s in statements]
 
 
 def statements_of(steps: Iterable[Step]) -> RegisterProgram:

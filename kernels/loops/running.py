@@ -1,0 +1,74 @@
+"""Running results in NumPy, joined in the order that a schedule states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from graphc.ir import dtype_name
+from graphc.kernels.program.body.along import Along
+from graphc.ops.base import Array
+from graphc.ops.prefix import Prefix
+
+State = tuple[Array, ...]
+"""What elements [rows, n] have come to: values and, for extremes, their indices along the axis."""
+
+
+def along_rows(along: Along, x: Array, registers: bool) -> State:
+    """The results of the elements `x` [rows, n]. With `registers`, runs are those of registers,
+    which begin at multiples of their length."""
+    op = replace(along.op, axis=1)
+    if not isinstance(op, Prefix):
+        return op.reference(x)
+    length = x.shape[1]
+    state: State = (x, np.broadcast_to(np.arange(length), x.shape))[: 2 if op.combine.picks else 1]
+    neutral = np.asarray(op.combine.neutral_of(dtype_name(x.dtype)), x.dtype)
+    carry: State = (np.full((len(x), 1), neutral), np.zeros((len(x), 1), np.int64))[: len(state)]
+    made, ahead = tuple(map(np.array, state)), carry
+    for runs in _pieces(along, op.reverse, length, registers):
+        total = _joined(along, state, carry, runs, made)
+        _joined(along, state, ahead, runs, made)
+        ahead = _join(op, ahead, total)
+    return made
+
+
+def _pieces(along: Along, reverse: bool, length: int, registers: bool) -> Iterable[list[Array]]:
+    """The runs of each piece, each the indices of its elements, in the order in which they join."""
+    by, pieces, turn = along.by, along.pieces, -1 if reverse else 1
+    steps = [np.arange(k, min(k + by, length)) for k in range(0, length, by)]
+    if not registers:
+        steps = [np.array([i]) for i in range(length)]
+    steps = [step[::turn] for step in steps[::turn]]
+    for piece in range(pieces):
+        own = steps[len(steps) * piece // pieces : len(steps) * (piece + 1) // pieces]
+        if not registers:
+            own = [np.concatenate(own[k : k + by]) for k in range(0, len(own), by)]
+        yield own
+
+
+def _joined(along: Along, state: State, carry: State, runs: list[Array], made: State) -> State:
+    """Store into `made` what the elements of each run come to after `carry`; returns what all of
+    them come to."""
+    for run in runs:
+        found, distance = tuple(a[:, run] for a in state), 1
+        while distance < along.by:
+            before = tuple(a[:, :-distance] for a in found)
+            late = _join(along.op, before, tuple(a[:, distance:] for a in found))
+            first = (a[:, :distance] for a in found)
+            found = tuple(np.concatenate(p, 1) for p in zip(first, late, strict=True))
+            distance *= 2
+        found = _join(along.op, carry, found)
+        for a, b in zip(made, found, strict=True):
+            a[:, run] = b
+        carry = tuple(a[:, -1:] for a in found)
+    return carry
+
+
+def _join(op: object, a: State, b: State) -> State:
+    """What the elements of `a` and then those of `b` come to: the op's own meaning, of two."""
+    assert isinstance(op, Prefix)
+    pair = np.stack(np.broadcast_arrays(a[0], b[0]))
+    value, *picked = (y[-1] for y in replace(op, axis=0, reverse=False).reference(pair))
+    return (value, *(np.where(p == 1, b[1], a[1]) for p in picked))
