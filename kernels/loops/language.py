@@ -18,13 +18,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal as Choice
-from typing import NamedTuple, get_args
+from typing import get_args
 
 import numpy as np
 
 from graphc.ir import DTYPES
 from graphc.kernels.program.access import Domain
-from graphc.kernels.program.body.along import Along
 from graphc.kernels.program.body.statement import Statement
 from graphc.ops.base import Array
 
@@ -119,23 +118,3 @@ def walk(
             yield from walk(step.body, (*around, step))
         elif isinstance(step, Statement):
             yield step, around
-
-
-class AlongLoops(NamedTuple):
-    """A nest of a loop over rows, in it a loop over the axis of a running result or sort."""
-
-    rows: Loop
-    before: tuple[Statement, ...]
-    along: Along
-    after: tuple[Statement, ...]
-
-
-def along_loops(nest: Nest) -> AlongLoops:
-    """The parts of such a nest."""
-    (rows,) = nest.body
-    assert isinstance(rows, Loop), f"no loop over rows: {rows}"
-    statements = nest.statements
-    (at,) = (i for i, s in enumerate(statements) if isinstance(s, Along))
-    along = statements[at]
-    assert isinstance(along, Along)
-    return AlongLoops(rows, statements[:at], along, statements[at + 1 :])

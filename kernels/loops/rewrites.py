@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from graphc.kernels.loops.along import along_of
 from graphc.kernels.loops.language import Alloc, Barrier, Kind, Loop, Nest, Step
 from graphc.kernels.program.access import AffineAccess, Domain
 from graphc.kernels.program.body.along import Along
@@ -101,12 +102,6 @@ def staged(nest: Nest, name: str, shared: Alloc, place: AffineAccess, order: Seq
     inside = replace(loop, axes=loop.axes[1:], body=_replaced(loop.body, store, waiting))
     steps = shared, inside, Barrier(), Loop(tuple(order), "thread", copy)
     return replace(nest, body=(Loop(loop.axes[:1], "block", steps),))
-
-
-def along_of(nest: Nest) -> Along:
-    """The running result or sort of a nest that has one."""
-    (found,) = (s for s in nest.statements if isinstance(s, Along))
-    return found
 
 
 def _replaced(body: Sequence[Step], old: Statement, new: Statement) -> tuple[Step, ...]:

@@ -17,8 +17,9 @@ from graphc.kernels.cpu.prefix import prefix as cpu
 from graphc.kernels.cpu.prefix import sort as cpu_sort
 from graphc.kernels.cuda.prefix import prefix as cuda
 from graphc.kernels.cuda.prefix import sort as cuda_sort
+from graphc.kernels.loops.along import along_loops
 from graphc.kernels.loops.interpret import interpret
-from graphc.kernels.loops.language import Loop, Nest, along_loops
+from graphc.kernels.loops.language import Loop, Nest
 from graphc.kernels.loops.plain import plain_nest
 from graphc.kernels.loops.rewrites import along_last, bind, hoist, in_order
 from graphc.kernels.loops.text import nest_text, parse_nest
@@ -168,18 +169,20 @@ def test_a_gpu_joins_in_the_order_that_the_nest_states(shape: tuple[int, int], r
 
 def test_the_loop_over_the_axis_is_the_inner_one():
     (space,) = spaces(Cumsum(0), Type((5, 70)), 1)
-    rows, before, along, after = along_loops(cuda.schedule(space, 32, 2))
+    loops = along_loops(cuda.schedule(space, 32, 2))
+    rows, along = loops.rows, loops.along
     assert (rows.axes, rows.kind, rows.each) == ((1,), "block", 8)
     (inner,) = rows.body
     assert isinstance(inner, Loop) and (inner.axes, inner.kind) == ((0,), "thread")
-    assert inner.body == (*before, along, *after)
+    assert inner.body == (*loops.before.statements, along, *loops.after.statements)
     assert (along.by, along.pieces) == (32, 2)
 
 
 def test_nests_that_cannot_be_are_refused():
     (space,) = spaces(Sort(1, 2), Type((3, 5)), 1)
     nest = along_last(plain_nest(space))
-    rows, before, along, after = along_loops(nest)
+    rows, along = along_loops(nest).rows, along_loops(nest).along
+    before, after = along_loops(nest).before.statements, along_loops(nest).after.statements
     wrong = {
         "a loop over its axis": replace(rows, body=(*before, along, *after)),
         "of no blocks or lanes": along_loops(along_last(plain_nest(space), "block")).rows,

@@ -1,7 +1,8 @@
 // prefix: running results along one axis.
 //
-// A state holds what a register's worth of elements have come to: `value`, for extremes also `place`. join(a, b) is the state of
-// a's elements and then b's; it is associative. each(a, b, f) is f of each register. A kernel's text has the struct. Where the lanes hold neighbouring rows, each step joins one register to the state.
+// A state holds what a register's worth of elements have come to: `value`, for extremes also `place`. of(value, place) is that of one
+// element, join(a, b) that of a's elements and then b's; it is associative. each(a, b, f) is f of each register. A kernel's text has
+// the struct. Where the lanes hold neighbouring rows, each step joins one register to the state.
 // Where they lie along the axis, a register is first scanned by itself, log2(W) joins of shifted copies that no other register
 // waits for, and then joined to the carry.
 //
@@ -13,13 +14,6 @@
 #include "cpu/shared/transpose.h"
 
 namespace graphc {
-// The state of single elements at `place` and, if ALONG, at the places behind it.
-template <class S, bool ALONG, class V> INLINE S single(V value, long place) {
-  if constexpr (requires(S s) { s.place; })
-    return {value, splat(int32_t(place)) + (ALONG ? lanes() : vec<int32_t>{})};
-  else return {value};
-}
-
 template <bool REVERSE, int S, class V, int... L> INLINE V shifted(V v, V none, Lanes<L...>) {
   return shuffle(v, none,
                  Lanes<(REVERSE ? (L + S < W ? L + S : W + L) : (L >= S ? L - S : W + L))...>{});
@@ -54,7 +48,7 @@ INLINE void down(long begin, long end, State (&states)[U], const Element& read,
     const long j = REVERSE ? EXTENT - 1 - step : step;
 #pragma GCC unroll 16
     for (int u = 0; u < U; u++) {
-      states[u] = State::join(states[u], single<State, false>(read(u, j), j));
+      states[u] = State::join(states[u], State::of(read(u, j), splat(int32_t(j))));
       write(u, j, states[u]);
     }
   }
@@ -63,10 +57,10 @@ INLINE void down(long begin, long end, State (&states)[U], const Element& read,
 // Steps [begin, end) of one row, whose elements lie in the lanes.
 template <class State, bool REVERSE, long EXTENT, class Element, class Write>
 INLINE void along(long begin, long end, State& carry, const Element& read, const Write& write) {
-  constexpr long full = EXTENT / W, all = (EXTENT + W - 1) / W;
+  constexpr long last = (EXTENT + W - 1) / W - 1;
   constexpr int rest = EXTENT % W;
   auto step = [&]<int M>(long j) __attribute__((always_inline)) {
-    State state = single<State, true>(read.template operator()<M>(j), j);
+    State state = State::of(read.template operator()<M>(j), splat(int32_t(j)) + lanes());
     if constexpr (M < W)
       state = State::each(state, State{}, [](auto v, auto none) __attribute__((always_inline)) {
         return keep<M>(v, none);
@@ -77,13 +71,10 @@ INLINE void along(long begin, long end, State& carry, const Element& read, const
       return repeated<REVERSE ? 0 : W - 1>(v, AllLanes{});
     });
   };
-  if constexpr (REVERSE) {
-    if (rest && begin == 0 && end > 0) step.template operator()<rest ? rest : W>(full * W);
-    for (long s = most(begin, rest ? 1 : 0); s < end; s++)
-      step.template operator()<W>((all - 1 - s) * W);
-  } else {
-    for (long s = begin; s < least(end, full); s++) step.template operator()<W>(s * W);
-    if (rest && end > full && begin <= full) step.template operator()<rest ? rest : W>(full * W);
+  for (long s = begin; s < end; s++) {
+    const long r = REVERSE ? last - s : s;
+    if (rest && r == last) step.template operator()<rest ? rest : W>(r * W);
+    else step.template operator()<W>(r * W);
   }
 }
 

@@ -15,7 +15,8 @@ from graphc.kernels.cpu.shared.kernel_source import (
     share,
 )
 from graphc.kernels.cpu.shared.loop_printer import along_lines, rows_text
-from graphc.kernels.loops.language import Nest, along_loops
+from graphc.kernels.loops.along import along_loops
+from graphc.kernels.loops.language import Nest
 from graphc.kernels.loops.plain import plain_nest
 from graphc.kernels.loops.rewrites import along_last, bind, in_order
 from graphc.kernels.loops.verify import verify_nest
@@ -106,14 +107,14 @@ def state_text(combine: Combine, dtype: str) -> str:
 
 
 def _shell(node: KernelNode, op: Prefix, space: AxisNest, nest: Nest, chunks: int) -> str:
-    rows, _, along, _ = along_loops(nest)
-    pieces, reverse = along.pieces, str(op.reverse).lower()
+    loops = along_loops(nest)
+    strip, pieces, reverse = loops.rows.each, loops.along.pieces, str(op.reverse).lower()
     if pieces == 1:
-        span, piece, workspace = share(space.strips(rows.each), chunks), "0", "nullptr"
+        span, piece, workspace = share(space.strips(strip), chunks), "0", "nullptr"
     else:
         span, piece = f"chunk / {pieces}, chunk / {pieces} + 1", f"chunk % {pieces}"
         workspace = f"(char*)arguments[{len(argument_order(node))}]"
-    settings = f"Kept, {STATE}, {reverse}, {space.extent}, {rows.each}, {pieces}"
+    settings = f"Kept, {STATE}, {reverse}, {space.extent}, {strip}, {pieces}"
     lines = [
         *pointer_lines(node, space.program, space.pointers),
         f"prefix<{settings}>({span}, phase, {piece}, {workspace},",

@@ -25,7 +25,7 @@ from graphc.kernels.program.axis import AxisNest, lane_axes, make_axis_nest, onl
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import KernelNode
-from graphc.ops.pointwise.logic import C_TYPES
+from graphc.ops.pointwise.logic import REGISTER_TYPES
 from graphc.ops.sort import Sort
 
 SHORT = 256
@@ -120,7 +120,7 @@ def _capacity(extent: int, count: int) -> int:
 
 
 def _shell(node: KernelNode, op: Sort, way: SortStrategy, nest: Nest) -> str:
-    kind = C_TYPES[way.space.dtype]
+    kind = REGISTER_TYPES[way.space.dtype]
     settings = f"Kept, {kind}, {str(op.descending).lower()}, {way.space.extent}, {op.count}"
     span = share(way.units, way.chunks)
     if way.capacity:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphc.kernels.cpu.shared.kernel_source import domain_text
-from graphc.kernels.loops.language import Loop, Nest, Step, along_loops
+from graphc.kernels.loops.along import along_loops
+from graphc.kernels.loops.language import Loop, Nest, Step
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.body.statement import Statement
 
@@ -55,14 +56,11 @@ def along_lines(nest: Nest, state: str) -> Iterator[str]:
     """The last two arguments of a call of prefix.h or sort.h, which has the loops: functors of the
     row's indices `i`, its last index `r` and the index `j` along the axis. One returns an element,
     the other stores the results, a `state`."""
-    rows, before, along, after = along_loops(nest)
-    names = ["j"] * nest.domain.rank
-    for number, axis in enumerate(rows.axes):
-        names[axis] = "r" if axis == rows.axes[-1] else f"i[{number}]"
+    loops, names = along_loops(nest), ["j"] * nest.domain.rank
+    for number, axis in enumerate(loops.rows.axes):
+        names[axis] = "r" if axis == loops.rows.axes[-1] else f"i[{number}]"
     yield f"  [=]<int N>(const long* i, long r, long j){INLINE} {{"
-    yield from (f"    {s.text(names, 'N')}" for s in before)
-    yield f"    return {along.operands[0]};"
+    yield from (f"    {line}" for line in loops.read(names, "N"))
     yield f"  }}, [=]<int N>(const long* i, long r, long j, const {state}& state){INLINE} {{"
-    yield from (f"    {line}" for line in along.lines(after))
-    yield from (f"    {s.text(names, 'N')}" for s in after)
+    yield from (f"    {line}" for line in loops.write(names, "N"))
     yield "  });"

@@ -10,7 +10,8 @@ from graphc.kernels.cuda.shared.kernel_source import (
     constant_arrays,
     index_type,
 )
-from graphc.kernels.cuda.shared.loop_printer import AlongText
+from graphc.kernels.cuda.shared.loop_printer import axis_indices, row_lines
+from graphc.kernels.loops.along import along_loops
 from graphc.kernels.loops.language import Nest
 from graphc.kernels.loops.plain import plain_nest
 from graphc.kernels.loops.rewrites import along_last, bind, in_order
@@ -18,6 +19,7 @@ from graphc.kernels.loops.verify import verify_nest
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.axis import AxisNest, make_axis_nest, only_node
 from graphc.kernels.program.body.literals import literal
+from graphc.kernels.program.body.statement import joined
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import Kernel
@@ -57,7 +59,7 @@ def lower_prefix(node: KernelNode) -> Kernel:
     launches = Launches(node, space.pointers, workspace, inplace)
     for part in ("kernel", "finish") if pieces > 1 else ("kernel",):
         last = pieces == 1 or part == "finish"
-        launches.add(_lines(AlongText(nest, index), pieces, last), blocks, part, pieces)
+        launches.add(_lines(nest, index, pieces, last), blocks, part, pieces)
     sections = [constant_arrays(space.program), _state(prefix, space.dtype), kinds]
     return launches.kernel(("prefix/prefix",), sections, space.domain.size)
 
@@ -94,20 +96,22 @@ def _state(prefix: Prefix, dtype: str) -> list[str]:
     return state_struct(prefix.combine, types, dtype)
 
 
-def _lines(text: AlongText, pieces: int, last: bool) -> list[str]:
+def _lines(nest: Nest, index: str, pieces: int, last: bool) -> list[str]:
     """The statements of one launch; the last one writes."""
     states = f"reinterpret_cast<{STATE}*>(workspace)" if pieces > 1 else "nullptr"
+    loops, indices = along_loops(nest), axis_indices(nest)
+    used = joined((loops.before, loops.after)) if last else loops.before
     call = [
         f"rows.{'run' if last else 'totals'}(",
         f"    {states},",
-        f"    [&]({text.index} j) {{",
-        *(f"      {line}" for line in text.read()),
+        f"    [&]({index} j) {{",
+        *(f"      {line}" for line in loops.read(indices, "1")),
         "    }" + ("," if last else ");"),
     ]
     if last:
         call += [
-            f"    [&]({text.index} j, const {STATE}& state) {{",
-            *(f"      {line}" for line in text.write()),
+            f"    [&]({index} j, const {STATE}& state) {{",
+            *(f"      {line}" for line in loops.write(indices, "1")),
             "    });",
         ]
-    return ["const Rows rows;", *text.rows("rows.row", True, last), *call]
+    return ["const Rows rows;", *row_lines(nest, "rows.row", index, used), *call]

@@ -12,17 +12,19 @@ from graphc.kernels.cuda.shared.kernel_source import (
     constant_arrays,
     index_type,
 )
-from graphc.kernels.cuda.shared.loop_printer import AlongText
+from graphc.kernels.cuda.shared.loop_printer import axis_indices, row_lines
+from graphc.kernels.loops.along import along_loops
 from graphc.kernels.loops.language import Nest
 from graphc.kernels.loops.plain import plain_nest
 from graphc.kernels.loops.rewrites import along_last, bind
 from graphc.kernels.loops.verify import verify_nest
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.axis import AxisNest, make_axis_nest, only_node
+from graphc.kernels.program.body.statement import RegisterProgram
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import KernelNode
-from graphc.ops.pointwise.logic import C_TYPES
+from graphc.ops.pointwise.logic import REGISTER_TYPES
 from graphc.ops.sort import Sort
 
 TILE_BYTES = 16384
@@ -82,9 +84,10 @@ class _SortText:
 
     def __init__(self, node: KernelNode, op: Sort, space: AxisNest) -> None:
         self.space, self.count, self.rows = space, op.count, space.rows
-        self.text = AlongText(schedule(space), index_type(node.body))
-        verify_nest(self.text.nest)
-        self.kind, self.descending = C_TYPES[space.dtype], str(op.descending).lower()
+        self.nest, self.index = schedule(space), index_type(node.body)
+        verify_nest(self.nest)
+        self.loops, self.indices = along_loops(self.nest), axis_indices(self.nest)
+        self.kind, self.descending = REGISTER_TYPES[space.dtype], str(op.descending).lower()
         self.entry_bytes = 16 if DTYPES[space.dtype].itemsize == 8 else 8
         power = 1 << max(space.extent - 1, 0).bit_length()
         self.size = min(power, TILE_BYTES // self.entry_bytes)
@@ -110,7 +113,7 @@ class _SortText:
         lines = [
             f"sort_tiles<{self.kind}, {self.descending}, {extents}, {self.run}>(",
             "    [&](int row, int j) {",
-            *(f"      {line}" for line in (*self.text.rows("row", True, False), *self.text.read())),
+            *self._row("row", self.loops.before, self.loops.read(self.indices, "1")),
             "    },",
             f"    [&](int tile, int j, const Entry<{self.kind}>& entry) {{",
         ]
@@ -134,8 +137,12 @@ class _SortText:
 
     def _write(self, row: str) -> list[str]:
         state = f"const Ordered<{self.kind}> state = unpack<{self.kind}, {self.descending}>(entry);"
-        lines = (state, *self.text.rows(row, False, True), *self.text.write())
-        return [f"      {line}" for line in lines]
+        lines = self.loops.write(self.indices, "1")
+        return [f"      {state}", *self._row(row, self.loops.after, lines)]
+
+    def _row(self, row: str, program: RegisterProgram, lines: list[str]) -> list[str]:
+        indices = row_lines(self.nest, row, self.index, program)
+        return [f"      {line}" for line in (*indices, *lines)]
 
     def _entries(self, half: int) -> str:
         offset = f" + {half * self.half * self.entry_bytes}ll" if half else ""

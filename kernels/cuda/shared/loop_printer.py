@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from graphc.ir import Value
 from graphc.kernels.cuda.shared.kernel_source import THREADS, delinearize
 from graphc.kernels.cuda.shared.runs import Runs
-from graphc.kernels.loops.language import Loop, Nest, Step, along_loops, walk
+from graphc.kernels.loops.along import along_loops
+from graphc.kernels.loops.language import Loop, Nest, Step, walk
 from graphc.kernels.loops.verify import verify_nest
-from graphc.kernels.program.body.statement import RegisterProgram, Statement
+from graphc.kernels.program.body.statement import RegisterProgram
 from graphc.ops.pointwise.logic import C_TYPES
 
 
@@ -121,41 +122,17 @@ def run_lines(
     return runs.lines([*names], index, define)
 
 
-@dataclass(frozen=True)
-class AlongText:
-    """The statements of functors for a template that has the loops of `nest`, of one running result
-    or sort: `i0`, `i1`, ... are the indices of a row, of type `index`, `j` is that along the
-    axis."""
+def axis_indices(nest: Nest) -> list[str]:
+    """The indices of a nest along an axis: i0, i1, ... of the row, j along the axis."""
+    axes = along_loops(nest).rows.axes
+    return [f"i{axes.index(d)}" if d in axes else "j" for d in range(nest.domain.rank)]
 
-    nest: Nest
-    index: str
 
-    def read(self) -> list[str]:
-        """Statements that return an element."""
-        _, before, along, _ = along_loops(self.nest)
-        return [*self._texts(before), f"return {along.operands[0]};"]
-
-    def write(self) -> list[str]:
-        """Statements that store the results `state`."""
-        _, _, along, after = along_loops(self.nest)
-        return [*along.lines(after), *self._texts(after)]
-
-    def rows(self, row: str, reads: bool, writes: bool) -> list[str]:
-        """Definitions of the row's indices that these use, from its number `row`."""
-        rows, before, _, after = along_loops(self.nest)
-        program = statements_of((*(before if reads else ()), *(after if writes else ())))
-        extents = [self.nest.domain.extents[d] for d in rows.axes]
-        names = [f"i{d}" for d in range(len(extents))]
-        return delinearize(row, names, extents, self.index, program.used(self._names))
-
-    @property
-    def _names(self) -> list[str]:
-        """The domain's indices."""
-        axes, domain = along_loops(self.nest).rows.axes, self.nest.domain
-        return [f"i{axes.index(d)}" if d in axes else "j" for d in range(domain.rank)]
-
-    def _texts(self, statements: Iterable[Statement]) -> list[str]:
-        return [s.text(self._names, "1") for s in statements]
+def row_lines(nest: Nest, row: str, index: str, program: RegisterProgram) -> list[str]:
+    """The definitions of the row's indices that `program` uses, from its number `row`."""
+    extents = [nest.domain.extents[d] for d in along_loops(nest).rows.axes]
+    names = [f"i{d}" for d in range(len(extents))]
+    return delinearize(row, names, extents, index, program.used(axis_indices(nest)))
 
 
 def statements_of(steps: Iterable[Step]) -> RegisterProgram:
