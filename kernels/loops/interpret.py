@@ -13,7 +13,7 @@ import numpy as np
 
 from graphc.base.dtypes import convert, is_narrow
 from graphc.base.errors import GraphError
-from graphc.ir import DTYPES
+from graphc.ir import DTYPES, REGISTRY
 from graphc.kernels.loops.language import Alloc, Barrier, Loop, Nest, Step
 from graphc.kernels.loops.running import along_rows
 from graphc.kernels.program.access import AffineAccess, Domain
@@ -31,6 +31,7 @@ from graphc.kernels.program.body.statement import (
     Statement,
     Store,
 )
+from graphc.kernels.program.body.window import WINDOWS
 from graphc.ops.base import Array, Op
 from graphc.ops.random import philox
 
@@ -154,7 +155,8 @@ class _Run:
     def _call(self, call: Call) -> tuple[Array, ...]:
         if call.function not in CALLS:
             raise GraphError(f"{call.function} has no meaning in NumPy as part of a nest")
-        return (CALLS[call.function](self, call),)
+        made = CALLS[call.function](self, call)
+        return made if isinstance(made, tuple) else (made,)
 
     def argument(self, argument: Argument) -> Array:
         if isinstance(argument, str):
@@ -252,9 +254,31 @@ def _philox(run: _Run, call: Call) -> Array:
     return uniform
 
 
-CALLS: Mapping[str, Callable[[_Run, Call], Array]] = {
+def _window(run: _Run, call: Call) -> tuple[Array, ...]:
+    """What the op makes of each iteration's own images, at the pixel of that iteration."""
+    *memory, row, column = call.arguments
+    settings: list[Any] = [s for s in call.settings if isinstance(s, tuple)]
+    (_, *sizes), *reads = settings
+    kernel, stride, padding, size, pixels = zip(sizes[0:10:2], sizes[1:10:2], strict=True)
+    counts = (len(sizes) == 10,) if call.function.startswith("avg") else ()
+    grad = call.function.endswith("_grad")
+    kind: Any = REGISTRY[call.function]
+    op: Op = kind(kernel, stride, padding, *counts, *((size,) if grad else ()))
+    rows, columns = map(np.arange, pixels if grad else size)
+    images = []
+    for address, (_, _, down, right) in zip(memory, reads, strict=True):
+        assert isinstance(address, Address) and address.access is not None
+        pixel = rows[:, None] * down + columns * right
+        place = run.place(address.access)[:, None, None, None] + pixel
+        images.append(run.memory[address.pointer][place])
+    at = np.arange(len(run.indices)), 0, run.argument(row), run.argument(column)
+    return tuple(y[at] for y in op.reference(*images))
+
+
+CALLS: Mapping[str, Callable[[_Run, Call], Array | tuple[Array, ...]]] = {
     "take": _take,
     "search": _search,
     "philox_uniform": _philox,
+    **dict.fromkeys(WINDOWS, _window),
 }
 """Functions that read memory or count, by name."""

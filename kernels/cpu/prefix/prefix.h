@@ -22,23 +22,17 @@ template <int FROM, class V, int... L> INLINE V repeated(V v, Lanes<L...>) {
   return shuffle(v, v, Lanes<(L * 0 + FROM)...>{});
 }
 
-// Each lane joins those before it, at the distances S.
-template <bool REVERSE, class State, int... S> INLINE State across(State state, Lanes<S...>) {
-  ((state = State::join(State::each(state, State{},
-                                    [](auto v, auto none) __attribute__((always_inline)) {
-                                      return shifted<REVERSE, S>(v, none, AllLanes{});
-                                    }),
-                        state)),
-   ...);
-  return state;
+// Each lane joins those before it, at the distances S, 2 S, ...
+template <bool REVERSE, int S = 1, class State> INLINE State across(State state) {
+  if constexpr (S >= W) return state;
+  else {
+    const State before =
+        State::each(state, State{}, [](auto v, auto none) __attribute__((always_inline)) {
+          return shifted<REVERSE, S>(v, none, AllLanes{});
+        });
+    return across<REVERSE, 2 * S>(State::join(before, state));
+  }
 }
-#if GRAPHC_LANES == 16
-using Doublings = Lanes<1, 2, 4, 8>;
-#elif GRAPHC_LANES == 8
-using Doublings = Lanes<1, 2, 4>;
-#else
-using Doublings = Lanes<1, 2>;
-#endif
 
 // Steps [begin, end) of U registers of rows.
 template <class State, bool REVERSE, long EXTENT, int U, class Element, class Write>
@@ -65,7 +59,7 @@ INLINE void along(long begin, long end, State& carry, const Element& read, const
       state = State::each(state, State{}, [](auto v, auto none) __attribute__((always_inline)) {
         return keep<M>(v, none);
       });
-    state = State::join(carry, across<REVERSE>(state, Doublings{}));
+    state = State::join(carry, across<REVERSE>(state));
     write.template operator()<M>(j, state);
     carry = State::each(state, state, [](auto v, auto) __attribute__((always_inline)) {
       return repeated<REVERSE ? 0 : W - 1>(v, AllLanes{});
