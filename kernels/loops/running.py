@@ -28,8 +28,8 @@ def along_rows(along: Along, x: Array, registers: bool) -> State:
     carry: State = (np.full((len(x), 1), neutral), np.zeros((len(x), 1), np.int64))[: len(state)]
     made, ahead = tuple(map(np.array, state)), carry
     for runs in _pieces(along, op.reverse, length, registers):
-        total = _joined(along, state, carry, runs, made)
-        _joined(along, state, ahead, runs, made)
+        total = _joined(op, along.by, state, carry, runs, made)
+        _joined(op, along.by, state, ahead, runs, made)
         ahead = _join(op, ahead, total)
     return made
 
@@ -48,27 +48,28 @@ def _pieces(along: Along, reverse: bool, length: int, registers: bool) -> Iterab
         yield own
 
 
-def _joined(along: Along, state: State, carry: State, runs: list[Array], made: State) -> State:
+def _joined(
+    op: Prefix, by: int, state: State, carry: State, runs: list[Array], made: State
+) -> State:
     """Store into `made` what the elements of each run come to after `carry`; returns what all of
     them come to."""
     for run in runs:
         found, distance = tuple(a[:, run] for a in state), 1
-        while distance < along.by:
+        while distance < by:
             before = tuple(a[:, :-distance] for a in found)
-            late = _join(along.op, before, tuple(a[:, distance:] for a in found))
+            late = _join(op, before, tuple(a[:, distance:] for a in found))
             first = (a[:, :distance] for a in found)
             found = tuple(np.concatenate(p, 1) for p in zip(first, late, strict=True))
             distance *= 2
-        found = _join(along.op, carry, found)
+        found = _join(op, carry, found)
         for a, b in zip(made, found, strict=True):
             a[:, run] = b
         carry = tuple(a[:, -1:] for a in found)
     return carry
 
 
-def _join(op: object, a: State, b: State) -> State:
+def _join(op: Prefix, a: State, b: State) -> State:
     """What the elements of `a` and then those of `b` come to: the op's own meaning, of two."""
-    assert isinstance(op, Prefix)
     pair = np.stack(np.broadcast_arrays(a[0], b[0]))
     value, *picked = (y[-1] for y in replace(op, axis=0, reverse=False).reference(pair))
     return (value, *(np.where(p == 1, b[1], a[1]) for p in picked))
