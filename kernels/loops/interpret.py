@@ -14,9 +14,11 @@ import numpy as np
 
 from graphc.base.dtypes import convert, is_narrow
 from graphc.base.errors import GraphError
-from graphc.ir import DTYPES
+from graphc.ir import DTYPES, REGISTRY
 from graphc.kernels.loops.language import Alloc, At, Barrier, Loop, Nest, Step, Unless, walk
+from graphc.kernels.loops.running import along_rows
 from graphc.kernels.program.access import AffineAccess, Domain
+from graphc.kernels.program.body.along import Along
 from graphc.kernels.program.body.statement import (
     Address,
     Argument,
@@ -30,6 +32,7 @@ from graphc.kernels.program.body.statement import (
     Statement,
     Store,
 )
+from graphc.kernels.program.body.window import WINDOWS
 from graphc.ops.base import Array, Op
 from graphc.ops.random import philox
 
@@ -143,6 +146,9 @@ class _Run:
         return found
 
     def statement(self, statement: Statement) -> None:
+        if isinstance(statement, Along):
+            self.along(statement)
+            return
         if isinstance(statement, Store):
             address, stored = statement.arguments
             assert isinstance(address, Address)
@@ -161,6 +167,19 @@ class _Run:
             wide = np.broadcast_to(value, (len(self.indices),))
             self.registers[register.name] = _in_register(wide, register.dtype)
 
+    def along(self, along: Along) -> None:
+        """The results in each iteration that has some; the others end."""
+        axis, columns = along.op.axis, self.indices.T
+        order = np.lexsort((columns[axis], *np.delete(columns, axis, 0)))
+        extent = self.domain.extents[axis]
+        rows = order.reshape(len(order) // max(extent, 1), extent)
+        made = along_rows(along, self.argument(along.operands[0])[rows], self.domain.lane == axis)
+        kept = rows[:, : along.count].ravel()
+        self.indices = self.indices[kept]
+        self.registers = {name: x[kept] for name, x in self.registers.items()}
+        for register, value in zip(along.results, made, strict=True):
+            self.registers[register.name] = _in_register(value.ravel(), register.dtype)
+
     def _load(self, load: Load) -> Array:
         *condition, address = load.arguments[:2]
         assert isinstance(address, Address)
@@ -174,7 +193,8 @@ class _Run:
     def _call(self, call: Call) -> tuple[Array, ...]:
         if call.function not in CALLS:
             raise GraphError(f"{call.function} has no meaning in NumPy as part of a nest")
-        return (CALLS[call.function](self, call),)
+        made = CALLS[call.function](self, call)
+        return made if isinstance(made, tuple) else (made,)
 
     def argument(self, argument: Argument) -> Array:
         if isinstance(argument, str):
@@ -278,9 +298,31 @@ def _philox(run: _Run, call: Call) -> Array:
     return uniform
 
 
-CALLS: Mapping[str, Callable[[_Run, Call], Array]] = {
+def _window(run: _Run, call: Call) -> tuple[Array, ...]:
+    """What the op makes of each iteration's own images, at the pixel of that iteration."""
+    *memory, row, column = call.arguments
+    settings: list[Any] = [s for s in call.settings if isinstance(s, tuple)]
+    (_, *sizes), *reads = settings
+    kernel, stride, padding, size, pixels = zip(sizes[0:10:2], sizes[1:10:2], strict=True)
+    counts = (len(sizes) == 10,) if call.function.startswith("avg") else ()
+    grad = call.function.endswith("_grad")
+    kind: Any = REGISTRY[call.function]
+    op: Op = kind(kernel, stride, padding, *counts, *((size,) if grad else ()))
+    rows, columns = map(np.arange, pixels if grad else size)
+    images = []
+    for address, (_, _, down, right) in zip(memory, reads, strict=True):
+        assert isinstance(address, Address) and address.access is not None
+        pixel = rows[:, None] * down + columns * right
+        place = run.place(address.access)[:, None, None, None] + pixel
+        images.append(run.memory[address.pointer][place])
+    at = np.arange(len(run.indices)), 0, run.argument(row), run.argument(column)
+    return tuple(y[at] for y in op.reference(*images))
+
+
+CALLS: Mapping[str, Callable[[_Run, Call], Array | tuple[Array, ...]]] = {
     "take": _take,
     "search": _search,
     "philox_uniform": _philox,
+    **dict.fromkeys(WINDOWS, _window),
 }
 """Functions that read memory or count, by name."""

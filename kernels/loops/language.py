@@ -8,7 +8,7 @@
     unless    := unless MEMORY is MEMORY: step*, a copy of one to the other
     alloc     := an array of a block, in shared memory, or of an iteration
     barrier   := where the threads of a block wait for each other
-    statement := Load | Store | Compute | Call, at affine accesses of the domain's indices
+    statement := Load | Store | Compute | Call | Along, at affine accesses of the domain's indices
 
 A nest is hashable and compares by value. `text.py` prints it and parses it back, `verify.py` proves
 that it stays within its memory and has no races, and `interpret.py` computes it in NumPy. A
@@ -69,7 +69,7 @@ class Memory:
 class Loop:
     """Runs `body` for each index of `axes`, which are numbers of the domain's axes, the last one
     fastest. The index of the last of them advances by `step`; a loop of kind `lane` then goes
-    through the elements in between.
+    through the elements in between. What an `Along` in it carries from one to the next is a state.
 
     `each` iterations are a thread's own, or, of a serial loop, come together. The worker runs the
     first `ahead` steps of the body for all of them before the others: loads that no store of its

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from graphc.kernels.loops.along import along_of
 from graphc.kernels.loops.language import Alloc, Barrier, Kind, Loop, Nest, Step
 from graphc.kernels.program.access import AffineAccess, Domain
+from graphc.kernels.program.body.along import Along
 from graphc.kernels.program.body.statement import Address, Load, Register, Statement, Store
 
 
@@ -56,6 +58,23 @@ def in_runs(nest: Nest, length: int) -> Nest:
     return replace(nest, body=(*before, replace(loop, body=(*once, lanes), step=length)))
 
 
+def along_last(nest: Nest, kind: Kind = "serial", each: int = 1) -> Nest:
+    """Split the loop into one of `kind` over the axis of its running result or sort, inside one
+    over the rows; a worker has `each` neighbouring rows together."""
+    before, loop = _last_loop(nest)
+    axis = along_of(nest).op.axis
+    inner = Loop((axis,), kind, loop.body)
+    rows = tuple(d for d in loop.axes if d != axis)
+    return replace(nest, body=(*before, Loop(rows, loop.kind, (inner,), each=each)))
+
+
+def in_order(nest: Nest, by: int = 1, pieces: int = 1) -> Nest:
+    """Join a running result in runs of `by` and in `pieces`. The op is associative, but for the
+    rounding of floats."""
+    old = along_of(nest)
+    return replace(nest, body=_replaced(nest.body, old, replace(old, by=by, pieces=pieces)))
+
+
 def loads_ahead(nest: Nest, each: int) -> Nest:
     """Give each thread `each` iterations of the loop, whose loads that need no computed register
     come first, for all of them."""
@@ -79,20 +98,21 @@ def staged(nest: Nest, name: str, shared: Alloc, place: AffineAccess, order: Seq
     target, _ = store.arguments
     here, element = Address(shared.name, place), Register(f"{name}_element", memory.dtype)
     copy = Load((element,), (here,)), Store((), (target, element.name))
-    inside = replace(loop, axes=loop.axes[1:], body=_storing(loop.body, store, here))
+    waiting = replace(store, arguments=(here, store.arguments[1]))
+    inside = replace(loop, axes=loop.axes[1:], body=_replaced(loop.body, store, waiting))
     steps = shared, inside, Barrier(), Loop(tuple(order), "thread", copy)
     return replace(nest, body=(Loop(loop.axes[:1], "block", steps),))
 
 
-def _storing(body: Sequence[Step], store: Store, here: Address) -> tuple[Step, ...]:
-    """The body, with `store` at another address."""
+def _replaced(body: Sequence[Step], old: Statement, new: Statement) -> tuple[Step, ...]:
+    """The body, with `new` in place of `old`."""
 
-    def moved(step: Step) -> Step:
+    def changed(step: Step) -> Step:
         if isinstance(step, Loop):
-            return replace(step, body=_storing(step.body, store, here))
-        return replace(store, arguments=(here, store.arguments[1])) if step == store else step
+            return replace(step, body=_replaced(step.body, old, new))
+        return new if step == old else step
 
-    return tuple(map(moved, body))
+    return tuple(map(changed, body))
 
 
 def _last_loop(nest: Nest) -> tuple[tuple[Step, ...], Loop]:
@@ -111,6 +131,8 @@ def axes_of(statements: Iterable[Statement], domain: Domain) -> Mapping[str, fro
             used |= {d for d, stride in enumerate(access.strides) if stride}
             if access.lane_stride and domain.lane is not None:
                 used.add(domain.lane)
+        if isinstance(statement, Along):
+            used.add(statement.op.axis)
         axes = frozenset(used.union(*(known.get(name, ()) for name in statement.operands)))
         known.update((register.name, axes) for register in statement.results)
     return known

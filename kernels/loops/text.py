@@ -13,7 +13,8 @@
 
 A statement reads: results, what it does, arguments. An argument is a register's name, a number such
 as `f32:0.5`, an access in brackets, or memory with one. A formula is an op with its attributes, a
-function such as `fn convert<'float'>`, or either of them as a mask, `mask op less`.
+function such as `fn convert<'float'>`, or either of them as a mask, `mask op less`. A running
+result says in which order it is joined: `along op cumsum axis=1 reverse=False (x_) by 16 in 3`.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from graphc.kernels.loops.language import (
     Unless,
 )
 from graphc.kernels.program.access import AffineAccess, Domain
+from graphc.kernels.program.body.along import Along
 from graphc.kernels.program.body.literals import NAN, TRUE, splat_literal, word_literal
 from graphc.kernels.program.body.statement import (
     Address,
@@ -104,6 +106,9 @@ def _statement(statement: Statement) -> str:
     if isinstance(statement, Store):
         return f"store{'_lanes' if statement.lanes else ''} {', '.join(arguments)}"
     listed = f"({', '.join(arguments)})"
+    if isinstance(statement, Along):
+        order = f" by {statement.by} in {statement.pieces}"
+        return f"{head}along {_formula(statement.op)}{listed}{order}"
     if isinstance(statement, Compute):
         return f"{head}{_formula(statement.formula)}{listed} cost {statement.operations}"
     assert isinstance(statement, Call)
@@ -112,7 +117,7 @@ def _statement(statement: Statement) -> str:
     return f"{head}call {live}{_formula(function)}{listed} taps {statement.taps} {steps}"
 
 
-def _formula(formula: Formula) -> str:
+def _formula(formula: Formula | Op) -> str:
     if isinstance(formula, Masked):
         return f"mask {_formula(formula.formula)}"
     if isinstance(formula, NamedFunction):
@@ -160,6 +165,7 @@ _CALL = re.compile(
     r"call (?P<live>live )?(?P<formula>fn .*>)\((?P<arguments>[^()]*)\) taps (?P<taps>\d+) "
     r"(?P<steps>\([\d, ]*\))"
 )
+_ALONG = re.compile(r"along (?P<op>op .*?)\((?P<arguments>\w+)\) by (?P<by>\d+) in (?P<pieces>\d+)")
 _FUNCTION = re.compile(r"fn (\w*)<(.*)>")
 
 
@@ -261,6 +267,10 @@ class _Parser:
             extra = bool(call["live"]), int(call["taps"]), literal_of(call["steps"])
             arguments = self.arguments(call["arguments"])
             return Call(results, arguments, function.name, function.settings, *extra)
+        if word == "along":
+            order = _matched(_ALONG, line)
+            op: Any = self.formula(order["op"])
+            return Along(results, (order["arguments"],), op, int(order["by"]), int(order["pieces"]))
         made = _matched(_COMPUTE, line)
         arguments, cost = self.arguments(made["arguments"]), int(made["cost"])
         return Compute(results, arguments, self.formula(made["formula"]), cost)

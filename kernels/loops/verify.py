@@ -11,6 +11,7 @@ simulator's checks of running kernels are the judge of these.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from graphc.kernels.loops.language import (
     walk,
 )
 from graphc.kernels.program.access import AffineAccess, Domain
+from graphc.kernels.program.body.along import Along
 from graphc.kernels.program.body.literals import TRUE
 from graphc.kernels.program.body.statement import Address, Call, Load, Statement, Store
 
@@ -36,11 +38,13 @@ WORKERS = ("chunk", "block", "warp", "thread")
 
 
 class _Use(NamedTuple):
-    """A statement that reads or writes a memory, in loops, after so many barriers."""
+    """A statement that reads or writes a memory, in loops, after so many barriers, at the indices
+    of `domain` for which it runs."""
 
     statement: Statement
     around: tuple[Loop, ...]
     phase: int
+    domain: Domain
 
     @property
     def workers(self) -> frozenset[int]:
@@ -62,11 +66,12 @@ def verify_nest(nest: Nest) -> None:
     """Raise GraphError for a nest that is not well formed, leaves its memory or has a race.
 
     That is: a loop of an unknown kind, over an axis that a loop around it has or in steps that no
-    loop of lanes goes through; a register that is read before it is made, or made twice; an index
-    without a loop; an access outside of its memory; a store to memory that is not written; elements
-    that several iterations store, or that one loads and another stores; a barrier that some threads
-    of a block do not reach, or that is missing between two uses of shared memory; memory of an
-    iteration that is not stored first; an `Unless` that is no copy.
+    loop of lanes goes through; a running result or sort whose axis no loop of workers goes along; a
+    register that is read before it is made, or made twice; an index without a loop; an access
+    outside of its memory; a store to memory that is not written; elements that several iterations
+    store, or that one loads and another stores; a barrier that some threads of a block do not
+    reach, or that is missing between two uses of shared memory; memory of an iteration that is not
+    stored first; an `Unless` that is no copy.
     """
     memory = {m.name: m for m in nest.memory}
     made = dict(_allocs(nest.body))
@@ -82,7 +87,7 @@ def verify_nest(nest: Nest) -> None:
             loose = [d for d, stride in enumerate(access.strides) if stride and d not in axes]
             one = all(nest.domain.extents[d] == 1 for d in loose)
             _expect(one, use.statement, f"a loop over axes {loose}")
-        _check_bounds(use.statement, nest.domain, known)
+        _check_bounds(use.statement, use.domain, known)
         for pointer in use.statement.pointers:
             uses.setdefault(pointer, []).append(use)
     for name, found in uses.items():
@@ -91,7 +96,7 @@ def verify_nest(nest: Nest) -> None:
         if name in inner and name not in shared:
             _expect(found[0] in stores, found[0].statement, f"a store to {name}")
             continue
-        _check_stores(name, stores, nest.domain, name in shared)
+        _check_stores(name, stores, name in shared)
         if name in shared:
             _check_shared(name, loads, stores)
             continue
@@ -112,6 +117,15 @@ def _allocs(body: Sequence[Step], kind: str = "") -> Iterator[tuple[Alloc, str]]
 
 def _uses(nest: Nest) -> Iterator[_Use]:
     """All statements; barriers are counted in blocks alone, which is where they may be."""
+    ended: dict[tuple[Loop, ...], Domain] = {}
+
+    def use(statement: Statement, around: tuple[Loop, ...], phase: int) -> _Use:
+        domain = ended.get(around, nest.domain)
+        if isinstance(statement, Along) and statement.count is not None:
+            extents = [*domain.extents]
+            extents[statement.op.axis] = statement.count
+            ended[around] = replace(domain, extents=tuple(extents))
+        return _Use(statement, around, phase, domain)
 
     def steps(body: Sequence[Step], around: tuple[Loop, ...]) -> Iterator[_Use]:
         phase = 0
@@ -122,7 +136,7 @@ def _uses(nest: Nest) -> Iterator[_Use]:
                 yield from steps(step.body, (*around, step))
             else:
                 inner = walk((step,), around)
-                yield from (_Use(statement, loops, phase) for statement, loops in inner)
+                yield from (use(statement, loops, phase) for statement, loops in inner)
 
     return steps(nest.body, ())
 
@@ -160,6 +174,8 @@ def _check_steps(
             made = [r.name for r in step.results]
             _expect(known.isdisjoint(made), step, "registers that are new")
             known.update(made)
+            if isinstance(step, Along):
+                _check_along(step, around)
             for pointer in step.pointers:
                 _expect(pointer in memory, step, f"the memory {pointer}")
                 stores = isinstance(step, Store)
@@ -207,6 +223,16 @@ def _check_copy(step: Unless) -> None:
     _expect(copy and found[1].operands == (found[0].results[0].name,), step, "a copy")
 
 
+def _check_along(along: Along, around: tuple[Loop, ...]) -> None:
+    """The loop over its axis, and whether workers of that loop can join its runs."""
+    kinds = [loop.kind for loop in around if along.op.axis in loop.axes]
+    plain = {"serial", "chunk", "thread"}
+    _expect(plain.issuperset(kinds) and kinds, along, "a loop over its axis, of no blocks or lanes")
+    _expect(along.by >= 1 and along.pieces >= 1, along, "runs and pieces of at least 1")
+    ordered = (along.by, along.pieces) == (1, 1) or along.count is None
+    _expect(ordered, along, "an order of running results alone")
+
+
 def _check_shared(name: str, loads: Sequence[_Use], stores: Sequence[_Use]) -> None:
     """A barrier lies between a store and a load, and a store comes first."""
     first = min((store.phase for store in stores), default=None)
@@ -216,21 +242,22 @@ def _check_shared(name: str, loads: Sequence[_Use], stores: Sequence[_Use]) -> N
         _expect(not same, load.statement, f"a barrier before {name} is read")
 
 
-def _check_stores(name: str, stores: Sequence[_Use], domain: Domain, shared: bool) -> None:
+def _check_stores(name: str, stores: Sequence[_Use], shared: bool) -> None:
     """Each element is stored once; in shared memory once between two barriers."""
+    stores = [store for store in stores if store.domain.size]
     for store in stores:
         (access,) = store.statement.accesses
         own = {d for x in store.around if x.kind == "block" for d in x.axes} if shared else set()
         axes = frozenset(d for loop in store.around for d in loop.axes) - own
         if store.chosen:
             axes = store.workers | {d for d, stride in enumerate(access.strides) if stride}
-        if not _injective(access, sorted(axes), domain):
+        if not _injective(access, sorted(axes), store.domain):
             raise GraphError(f"{name}: several iterations store one element, at {access}")
     for one, other in combinations(stores, 2):
         if one.follows(other) or (shared and one.phase != other.phase):
             continue
         (access,), (further,) = one.statement.accesses, other.statement.accesses
-        if _meet(access, further, domain):
+        if one.domain != other.domain or _meet(access, further, one.domain):
             raise GraphError(f"{name}: two stores meet, at {access} and {further}")
 
 

@@ -1,40 +1,43 @@
-"""Bodies whose one op runs along one axis, such as a scan or a sort: rows, axis, reads and
-writes."""
+"""Nests whose one op, a running result or a sort, runs along an axis."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
 from dataclasses import dataclass
 from typing import TypeVar
 
-from graphc.ir import Node, Op, Value
+from graphc.ir import Node, Op
 from graphc.kernels.program.access import Domain, access_cost, merge_axes
+from graphc.kernels.program.body.along import FIELDS, Along
 from graphc.kernels.program.body.expression import BodyWriter
 from graphc.kernels.program.body.names import Identifiers
-from graphc.kernels.program.body.statement import RegisterProgram, joined
+from graphc.kernels.program.body.statement import NamedFunction
+from graphc.kernels.program.pointwise_nest import PointwiseNest
 from graphc.ops.fused import KernelNode
+from graphc.ops.pointwise.logic import C_TYPES
 
 OpT = TypeVar("OpT", bound=Op)
 
 
 @dataclass(frozen=True)
-class AxisBody:
-    """A body with one op along an axis; the other axes of the merged domain are the rows."""
+class AxisNest(PointwiseNest):
+    """A nest whose one op runs along an axis of the domain; the other axes are the rows."""
 
-    dtype: str
-    """The dtype of an element."""
-    domain: Domain
-    """The merged domain."""
-    axis: int
-    """The domain axis that the op runs along."""
-    read: RegisterProgram
-    """Computes the register `operand`, one element."""
-    operand: str
-    """The register that `read` computes."""
-    write: RegisterProgram
-    """Stores the results."""
-    pointers: Mapping[Value, str]
-    """Pointer names of inputs and outputs."""
+    @property
+    def along(self) -> Along:
+        """The op's statement."""
+        (found,) = (s for s in self.program.statements if isinstance(s, Along))
+        return found
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of an element."""
+        return self.along.results[0].dtype
+
+    @property
+    def axis(self) -> int:
+        """The domain axis that the op runs along."""
+        return self.along.op.axis
 
     @property
     def in_lanes(self) -> bool:
@@ -51,6 +54,11 @@ class AxisBody:
         """Elements along the axis."""
         return self.domain.extents[self.axis]
 
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return math.prod(self.domain.extents[d] for d in self.kept)
+
     def strips(self, registers: int) -> int:
         """The number of strips that cover the rows, each of `registers` neighbouring registers."""
         count = 1
@@ -58,11 +66,6 @@ class AxisBody:
             count *= self.domain.steps(axis)
         last = self.domain.steps(self.kept[-1]) if self.kept else 1
         return count // last * -(-last // registers) if last else 0
-
-    @property
-    def program(self) -> RegisterProgram:
-        """The statements of `read` and `write`."""
-        return joined((self.read, self.write))
 
     @property
     def cost(self) -> float:
@@ -75,6 +78,17 @@ class AxisBody:
         domain = self.domain
         assert domain.lane is not None
         return domain.steps(domain.lane) * domain.width / max(domain.extents[domain.lane], 1)
+
+    @property
+    def merged(self) -> AxisNest:
+        """The nest over as few axes as visit the same elements in the same order; the op has an
+        axis of its own."""
+        kinds = [d == self.axis for d in range(self.domain.rank)]
+        domain, groups = merge_axes(self.domain, self.program.accesses, kinds)
+        if all(self.axis not in group for group in groups):  # of extent 1
+            groups = (*groups, (self.axis,))
+            domain = Domain((*domain.extents, 1), domain.lane, domain.width)
+        return AxisNest(self.outputs, domain, self.program.merged(groups), self.pointers)
 
 
 def only_node(node: KernelNode, kind: type[OpT]) -> tuple[Node, OpT]:
@@ -99,23 +113,20 @@ def lane_axes(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     return (axis, *others[-1:])
 
 
-def axis_body(node: KernelNode, inner: Node, axis: int, domain: Domain) -> AxisBody:
-    """The reads and writes around `inner`, whose input has the axes of `domain`."""
-    body, x, names = node.body, inner.inputs[0], Identifiers()
+def make_axis_nest(node: KernelNode, inner: Node, domain: Domain) -> AxisNest:
+    """The nest that stores what `inner`, a running result or a sort, makes of its input; the input
+    has the axes of `domain`."""
+    body, names, here = node.body, Identifiers(), domain.identity()
     pointers = names.pointers(body)
     walk = BodyWriter(body, domain, pointers, names)
-    operand = walk.value(x, domain.identity())
-    read = walk.flush()
-    for output, field in zip(inner.outputs, ("value", "place"), strict=False):
+    registers = walk.along(inner, walk.value(inner.inputs[0], here))
+    stored = []
+    for output, register, field in zip(inner.outputs, registers, FIELDS, strict=False):
         if output in body.outputs:
-            result = "convert<int64_t>(state.place)" if field == "place" else "state.value"
-            walk.store(output, domain.identity(), result)
-    write = walk.flush()
-    kinds = [d == axis for d in range(domain.rank)]
-    merged, groups = merge_axes(domain, (*read.accesses, *write.accesses), kinds)
-    place = next((i for i, g in enumerate(groups) if axis in g), None)
-    if place is None:  # of extent 1: merged away
-        place, groups = len(groups), (*groups, (axis,))
-        merged = Domain((*merged.extents, 1), merged.lane, merged.width)
-    read, write = read.merged(groups), write.merged(groups)
-    return AxisBody(x.type.dtype, merged, place, read, operand, write, pointers)
+            dtype = output.type.dtype
+            if field == "place":
+                to_index = NamedFunction("convert", (C_TYPES[dtype],))
+                register = walk.compute("index", dtype, to_index, register, operations=0)
+            walk.store(output, here, register)
+            stored.append(output)
+    return AxisNest(tuple(stored), domain, walk.flush(), pointers).merged

@@ -25,15 +25,18 @@ class StateTypes:
 
 
 def state_struct(combine: Combine, types: StateTypes, dtype: str) -> list[str]:
-    """The struct: `join(a, b)` is the state of a's elements and then b's, `each(a, b, f)` is f of
-    each register of both, and a new state is neutral. One that picks has the place of what it
-    picked."""
+    """The struct: `of` is the state of one element, `join(a, b)` that of a's elements and then b's,
+    `each(a, b, f)` is f of each register of both, and a new state is neutral. One that picks has
+    the place of what it picked."""
     fields = [f"{types.value} value = {types.splat(combine.neutral_of(dtype))};"]
     fields += [f"{types.place} place = {types.place}{{}};"] if combine.picks else []
-    places = ", f(a.place, b.place)" if combine.picks else ""
+    place, places = (", place", ", f(a.place, b.place)") if combine.picks else ("", "")
     return [
         f"struct {STATE} {{",
         *(f"  {line}" for line in fields),
+        f"  {types.inline} static {STATE} of({types.value} value, {types.place} place) {{",
+        f"    return {{value{place}}};",
+        "  }",
         f"  {types.inline} static {STATE} join(const {STATE}& a, const {STATE}& b) {{",
         *(f"    {line}" for line in _join(combine, types)),
         "  }",

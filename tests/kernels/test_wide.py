@@ -123,7 +123,7 @@ def source() -> str:
         turned = "to_lanes<W, W>(x, y, 0, n);"
         lines.append(f'extern "C" void {kind}_turned({one}, {c}* y, long n) {{ {turned} }}\n')
         for reverse in ("false", "true"):
-            scan = f"across<{reverse}>({kind}::State{{load(x + i)}}, Doublings{{}}).value"
+            scan = f"across<{reverse}>({kind}::State{{load(x + i)}}).value"
             lines.append(each(f"{kind}_sums_{reverse}", f"{one}, {c}* y", f"store(y + i, {scan});"))
     for name in ONE:
         lines.append(

@@ -19,10 +19,15 @@ from graphc.kernels.program.body.names import Identifiers, Pointers
 from graphc.kernels.program.pieces import space
 from graphc.kernels.program.pointwise_nest import group_outputs, make_pointwise_nest
 from graphc.ops.base import Array
+from graphc.ops.pooling import AvgPool2dGrad, MaxPool2dGrad
+from graphc.trace.builder import emit
 from tests.kernels.harness import traced
 
 MATRIX, ROW, CUBE = Type((6, 8), "f32"), Type((8,), "f32"), Type((3, 4, 8), "f32")
 PLACES = Type((5,), "i32")
+PIXELS, WINDOW = (7, 6), ((3, 3), (2, 2), (1, 1))
+IMAGE = Type((2, 3, *PIXELS), "f32")
+POOLED = Type((2, 3, 4, 3), "f32"), Type((2, 3, 4, 3), "i32")
 
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Type, ...]]] = {
     "scale and shift": (lambda x, b: graphc.relu(x * b + 0.9), (MATRIX, ROW)),
@@ -41,6 +46,15 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Type, ...]]] = {
     "narrow": (lambda x: x * 1.5, (Type((6, 8), "bf16"),)),
     "narrow booleans": (lambda x: graphc.astype(x > 0, "bf16"), (MATRIX,)),
     "integers": (lambda i: graphc.astype(i // 3, "f32"), (Type((6, 8), "i32"),)),
+    "max pool": (lambda x: graphc.max_pool2d(x, 2), (IMAGE,)),
+    "padded max pool": (lambda x: graphc.max_pool2d(x, 3, 2, 1) + 1, (IMAGE,)),
+    "average pool": (lambda x: graphc.avg_pool2d(x, (3, 2), 2, 1), (IMAGE,)),
+    "average without padding": (
+        lambda x: graphc.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
+        (IMAGE,),
+    ),
+    "gradient of a max pool": (lambda d, i: emit(MaxPool2dGrad(*WINDOW, PIXELS), d, i), POOLED),
+    "gradient of an average": (lambda d, _: emit(AvgPool2dGrad(*WINDOW, False, PIXELS), d), POOLED),
     "booleans": (lambda x: graphc.logical_and(x > 0, x < 1), (MATRIX,)),
 }
 

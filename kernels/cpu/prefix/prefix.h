@@ -1,6 +1,7 @@
 // prefix: running results along one axis.
 //
-// A state holds what a register's worth of elements have come to: `value`, for extremes also `place`. join(a, b) is the state of
+// A state holds what a register's worth of elements have come to: `value`, for extremes also `place`. of(value, place) is that of one
+// element, join(a, b) is the state of
 // a's elements and then b's; it is associative. each(a, b, f) is f of each register. A kernel's text has the struct. Where the lanes hold neighbouring rows, each step joins one register to the state.
 // Where they lie along the axis, a block of 16 elements is first scanned by itself, in joins of copies shifted by 1, 2, 4 and 8 that
 // no other block waits for, and then joined to the carry; 16 / W registers are a block.
@@ -15,13 +16,6 @@
 #include "cpu/shared/transpose.h"
 
 namespace graphc {
-// The state of single elements at `place` and, if ALONG, at the places behind it.
-template <class S, bool ALONG, class V> INLINE S single(V value, long place) {
-  if constexpr (requires(S s) { s.place; })
-    return {value, splat(int32_t(place)) + (ALONG ? lanes() : vec<int32_t>{})};
-  else return {value};
-}
-
 // A register S lanes further on, which continues in `beside`.
 template <bool REVERSE, int S, class V, int... L> INLINE V shifted(V v, V beside, Lanes<L...>) {
   return shuffle(v, beside, Lanes<(REVERSE ? L + S : L >= S ? L - S : 2 * W + L - S)...>{});
@@ -73,7 +67,7 @@ INLINE void down(long begin, long end, State (&states)[U], const Element& read,
     const long j = REVERSE ? EXTENT - 1 - step : step;
 #pragma GCC unroll 16
     for (int u = 0; u < U; u++) {
-      states[u] = State::join(states[u], single<State, false>(read(u, j), j));
+      states[u] = State::join(states[u], State::of(read(u, j), splat(int32_t(j))));
       write(u, j, states[u]);
     }
   }
@@ -99,7 +93,8 @@ INLINE void along(long begin, long end, State& carry, const Element& read, const
     auto get = [&]<int R>() __attribute__((always_inline)) {
       constexpr int live = least(M - R * W, W);
       if constexpr (R < registers && live > 0) {
-        block[R] = single<State, true>(read.template operator()<live>(j + R * W), j + R * W);
+        block[R] = State::of(read.template operator()<live>(j + R * W),
+                             splat(int32_t(j + R * W)) + lanes());
         block[R] = State::each(block[R], State{},
                                [](auto v, auto none)
                                    __attribute__((always_inline)) { return keep<live>(v, none); });

@@ -1,8 +1,6 @@
 // sort: sorted elements of rows.
 //
-// An element becomes a number that grows in the order wanted: its key above, its place below, so that no two are equal and equal
-// keys stay in order. The lowest bit tells a negative zero, whose key is that of zero. Keys of up to 32 bits make one 64-bit
-// number with the place, wider ones a pair.
+// An element becomes an entry (sort_keys.h). Keys of up to 32 bits make one 64-bit number with the place, wider ones a pair.
 //
 // Short rows are sorted W at a time, one per lane, by a network: Batcher's merge exchange (Knuth, The Art of Computer Programming
 // 3, 5.2.2, algorithm M). Long rows are sorted by their key's bytes, the lowest first, each pass stable; a byte that all keys
@@ -91,72 +89,14 @@ template <class T> struct Entries<T, true> {
   }
 };
 
-// Keys in ascending order; NaN comes last.
-INLINE vec<uint32_t> key_of(vec<float> v) {
-  const vec<float> x = v + 0.f;  // of a negative zero, zero
-  const vec<uint32_t> sign = (vec<uint32_t>)((vec<int32_t>)x >> 31);
-  return select(isnan(x), splat<uint32_t>(~0u), (vec<uint32_t>)x ^ (sign | 0x80000000u));
-}
-INLINE vec<uint64_t> key_of(vec<double> v) {
-  const vec<double> x = v + 0.;
-  const vec<uint64_t> sign = (vec<uint64_t>)((vec<int64_t>)x >> 63);
-  return select(isnan(x), splat<uint64_t>(~0ull), (vec<uint64_t>)x ^ (sign | 1ull << 63));
-}
-INLINE vec<uint64_t> key_of(vec<int64_t> v) { return (vec<uint64_t>)v ^ 1ull << 63; }
-INLINE vec<uint32_t> key_of(vec<int32_t> v) { return (vec<uint32_t>)v ^ 0x80000000u; }
-INLINE vec<uint32_t> key_of(vec<int8_t> v) { return (vec<uint32_t>)(widen(v) + 128); }
-INLINE vec<uint32_t> key_of(vec<uint8_t> v) { return (vec<uint32_t>)widen(v); }
-INLINE vec<uint32_t> negative_zero(vec<float> v) {
-  return (vec<uint32_t>)(bits(v) == INT32_MIN) & 1;
-}
-INLINE vec<uint32_t> negative_zero(vec<double> v) {
-  return (vec<uint32_t>)as_mask((vec<int64_t>)v == INT64_MIN) & 1;
-}
-template <class V> INLINE vec<uint32_t> negative_zero(V) { return vec<uint32_t>{}; }
+template <class T, class V> INLINE vec<T> same_bits(V v) { return (vec<T>)v; }
+INLINE vec<uint32_t> bit_of(mask m) { return (vec<uint32_t>)m & 1; }
+}  // namespace graphc
+#define GRAPHC_KEYS INLINE
+#include "sort_keys.h"
+#undef GRAPHC_KEYS
 
-INLINE void value_of(vec<uint32_t> key, vec<uint32_t> low, vec<float>& v) {
-  const vec<uint32_t> sign = (vec<uint32_t>)((vec<int32_t>)~key >> 31);
-  v = (vec<float>)((key ^ (sign | 0x80000000u)) | (low & 1) << 31);
-}
-INLINE void value_of(vec<uint64_t> key, vec<uint32_t> low, vec<double>& v) {
-  const vec<uint64_t> sign = (vec<uint64_t>)((vec<int64_t>)~key >> 63);
-  v = (vec<double>)((key ^ (sign | 1ull << 63)) | convert<uint64_t>(low & 1) << 63);
-}
-INLINE void value_of(vec<uint64_t> key, vec<uint32_t>, vec<int64_t>& v) {
-  v = (vec<int64_t>)(key ^ 1ull << 63);
-}
-INLINE void value_of(vec<uint32_t> key, vec<uint32_t>, vec<int32_t>& v) {
-  v = (vec<int32_t>)(key ^ 0x80000000u);
-}
-INLINE void value_of(vec<uint32_t> key, vec<uint32_t>, vec<int8_t>& v) {
-  v = narrow<int8_t>((vec<int32_t>)key - 128);
-}
-INLINE void value_of(vec<uint32_t> key, vec<uint32_t>, vec<uint8_t>& v) {
-  v = narrow<uint8_t>((vec<int32_t>)key);
-}
-
-template <class T> struct Ordered {
-  vec<T> value;
-  vec<int32_t> place;
-};
-template <class T, bool DESCENDING, class K> INLINE K turned(K key) {
-  return !DESCENDING ? key : sizeof(T) == 1 ? 255 - key : ~key;
-}
-template <class T, bool DESCENDING> INLINE Entries<T> pack(vec<T> v, vec<int32_t> place) {
-  const vec<uint32_t> low = (vec<uint32_t>)place << 1;
-  if constexpr (__is_same(T, bool))
-    return Entries<T>::of(turned<T, DESCENDING>((vec<uint32_t>)v & 1), low);
-  else return Entries<T>::of(turned<T, DESCENDING>(key_of(v)), low | negative_zero(v));
-}
-template <class T, bool DESCENDING> INLINE Ordered<T> unpack(const Entries<T>& e) {
-  const auto key = turned<T, DESCENDING>(e.key());
-  Ordered<T> result;
-  if constexpr (__is_same(T, bool)) result.value = to_bool(key);
-  else value_of(key, e.low(), result.value);
-  result.place = (vec<int32_t>)(e.low() >> 1);
-  return result;
-}
-
+namespace graphc {
 template <long N, class E> INLINE void network(E* e) {
   constexpr long top = [] {
     long power = 1;

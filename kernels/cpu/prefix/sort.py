@@ -6,21 +6,26 @@ from dataclasses import dataclass
 
 from graphc.base.target import Target
 from graphc.ir import DTYPES
-from graphc.kernels.cpu.prefix.axis_text import functor_lines, rows_text
 from graphc.kernels.cpu.shared.kernel_source import (
     argument_order,
+    array_text,
     chunk_count,
     entry,
     make_kernel,
     pointer_lines,
     share,
 )
+from graphc.kernels.cpu.shared.loop_printer import along_lines, rows_text
+from graphc.kernels.loops.language import Nest
+from graphc.kernels.loops.plain import plain_nest
+from graphc.kernels.loops.rewrites import along_last, bind
+from graphc.kernels.loops.verify import verify_nest
 from graphc.kernels.program.access import Domain
-from graphc.kernels.program.axis import AxisBody, axis_body, lane_axes, only_node
+from graphc.kernels.program.axis import AxisNest, lane_axes, make_axis_nest, only_node
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import KernelNode
-from graphc.ops.pointwise.logic import C_TYPES
+from graphc.ops.pointwise.logic import REGISTER_TYPES
 from graphc.ops.sort import Sort
 
 SHORT = 256
@@ -41,7 +46,7 @@ class SortStrategy:
 
     name: str
     """The function of sort.h."""
-    space: AxisBody
+    space: AxisNest
     """The rows and the axis."""
     units: int
     """Rows, or registers of rows."""
@@ -59,16 +64,24 @@ def lower_sort(node: KernelNode, target: Target) -> Kernel:
     x = inner.inputs[0]
     check_counts(node, elements_per_row=x.type.shape[op.axis])
     along, *across = (
-        axis_body(node, inner, op.axis, Domain(x.type.shape, lane, target.lanes))
+        make_axis_nest(node, inner, Domain(x.type.shape, lane, target.lanes))
         for lane in lane_axes(x.type.shape, op.axis)
     )
     way = _choose(op, along, across[0] if across and across[0].waste <= 2 else None)
-    sections = [rows_text(way.space), _shell(node, op, way)]
+    nest = schedule(way.space)
+    verify_nest(nest)
+    arrays = array_text(way.space.program.arrays)
+    sections = [arrays, rows_text(nest), _shell(node, op, way, nest)]
     workspace = way.chunks * way.buffers * way.capacity * _entry_bytes(along)
     return make_kernel(node, sections, (way.chunks,), workspace, x.type.size)
 
 
-def _choose(op: Sort, along: AxisBody, across: AxisBody | None) -> SortStrategy:
+def schedule(space: AxisNest) -> Nest:
+    """Chunks of rows, or of registers of them."""
+    return along_last(bind(plain_nest(space), "chunk"))
+
+
+def _choose(op: Sort, along: AxisNest, across: AxisNest | None) -> SortStrategy:
     """The fastest strategy; `across` has the rows in the lanes, if there are enough of them."""
     extent, entry = along.extent, _entry_bytes(along)
     capacity = _capacity(extent, op.count)
@@ -95,7 +108,7 @@ def _choose(op: Sort, along: AxisBody, across: AxisBody | None) -> SortStrategy:
     )
 
 
-def _entry_bytes(space: AxisBody) -> int:
+def _entry_bytes(space: AxisNest) -> int:
     """Bytes of an entry: an element and its index."""
     return 16 if DTYPES[space.dtype].itemsize == 8 else 8
 
@@ -106,8 +119,8 @@ def _capacity(extent: int, count: int) -> int:
     return buffer if 2 * buffer <= extent else max(extent, 1)
 
 
-def _shell(node: KernelNode, op: Sort, way: SortStrategy) -> str:
-    kind = C_TYPES[way.space.dtype]
+def _shell(node: KernelNode, op: Sort, way: SortStrategy, nest: Nest) -> str:
+    kind = REGISTER_TYPES[way.space.dtype]
     settings = f"Kept, {kind}, {str(op.descending).lower()}, {way.space.extent}, {op.count}"
     span = share(way.units, way.chunks)
     if way.capacity:
@@ -119,6 +132,6 @@ def _shell(node: KernelNode, op: Sort, way: SortStrategy) -> str:
     lines = [
         *pointer_lines(node, way.space.program, way.space.pointers),
         call,
-        *functor_lines(way.space, f"Ordered<{kind}>"),
+        *along_lines(nest, f"Ordered<{kind}>"),
     ]
     return entry(node, lines)

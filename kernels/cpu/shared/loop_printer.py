@@ -1,4 +1,4 @@
-"""C++ for a CPU from loop nests: chunk loops over registers, and loops written out."""
+"""C++ for a CPU from loop nests: over chunks of registers, along an axis, and written out."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from graphc.kernels.cpu.shared.kernel_source import domain_text
+from graphc.kernels.loops.along import along_loops
 from graphc.kernels.loops.language import At, Loop, Nest, Step, Unless, walk
 from graphc.kernels.loops.places import with_arguments
 from graphc.kernels.loops.verify import verify_nest
-from graphc.kernels.program.access import AffineAccess
+from graphc.kernels.program.access import AffineAccess, Domain
 from graphc.kernels.program.body.literals import literal
 from graphc.kernels.program.body.statement import (
     Address,
@@ -169,3 +171,25 @@ def scalar_text(statement: Statement, indices: Sequence[str]) -> str:
 def _element(argument: object, indices: Sequence[str]) -> str:
     assert isinstance(argument, Address) and argument.access is not None
     return f"{argument.pointer}[{argument.access.text(indices)}]"
+
+
+def rows_text(nest: Nest) -> str:
+    """The domain `Kept` of the rows of a nest along an axis."""
+    domain, kept = nest.domain, along_loops(nest).rows.axes
+    lane = len(kept) - 1 if domain.lane in kept else -1
+    extents = tuple(domain.extents[d] for d in kept) or (1,)
+    return domain_text("Kept", Domain(extents, lane, domain.width))
+
+
+def along_lines(nest: Nest, state: str) -> Iterator[str]:
+    """The last two arguments of a call of prefix.h or sort.h, which has the loops: functors of the
+    row's indices `i`, its last index `r` and the index `j` along the axis. One returns an element,
+    the other stores the results, a `state`."""
+    loops, names = along_loops(nest), ["j"] * nest.domain.rank
+    for number, axis in enumerate(loops.rows.axes):
+        names[axis] = "r" if axis == loops.rows.axes[-1] else f"i[{number}]"
+    yield f"  [=]<int N>(const long* i, long r, long j){INLINE} {{"
+    yield from (f"    {line}" for line in loops.read(names, "N"))
+    yield f"  }}, [=]<int N>(const long* i, long r, long j, const {state}& state){INLINE} {{"
+    yield from (f"    {line}" for line in loops.write(names, "N"))
+    yield "  });"

@@ -5,31 +5,13 @@
 #pragma once
 #include "cpu/shared/elementary.h"
 
+#define GRAPHC_WINDOWS INLINE
+#define GRAPHC_ROLLED
+#include "windows.h"
+#undef GRAPHC_ROLLED
+#undef GRAPHC_WINDOWS
+
 namespace graphc {
-// Kernel size, stride, padding, input pixels, output pixels; PAD_COUNTS: an average counts the places of the padding.
-template <int KH_, int KW_, int DH_, int DW_, int PH_, int PW_, int H_, int W_, int P_, int Q_,
-          bool PAD_COUNTS_ = true> struct Pooling {
-  static constexpr int KH = KH_, KW = KW_, DH = DH_, DW = DW_, PH = PH_, PW = PW_, H = H_,
-                       WIDTH = W_, P = P_, Q = Q_;
-  static constexpr bool PADDED = PH || PW, PAD_COUNTS = PAD_COUNTS_;
-  static constexpr bool TILED =
-      KH == DH && KW == DW && !PADDED;  // each input pixel is in one window, or in none
-  // The first output whose window holds input pixel h, and the last plus one.
-  static long first_row(long h) { return most(h + PH - KH + DH, 0) / DH; }
-  static long end_row(long h) { return least((h + PH) / DH + 1, P); }
-  static long first_column(long w) { return most(w + PW - KW + DW, 0) / DW; }
-  static long end_column(long w) { return least((w + PW) / DW + 1, Q); }
-  // Places that the average of output pixel (p, q) divides by.
-  static long count(long p, long q) {
-    if (PAD_COUNTS || !PADDED) return long(KH) * KW;
-    const long h = p * DH - PH, w = q * DW - PW;
-    return (least(h + KH, H) - most(h, 0)) * (least(w + KW, WIDTH) - most(w, 0));
-  }
-};
-// How a value is read: the elements from one lane, row and column to the next.
-template <long LANE_, long ROW_, long COLUMN_> struct Reads {
-  static constexpr long LANE = LANE_, ROW = ROW_, COLUMN = COLUMN_;
-};
 template <class T, class I> struct Pooled {
   vec<T> y;
   vec<I> index;
@@ -130,26 +112,14 @@ INLINE vec<T> max_pool2d_grad(const T* dy, const I* index, long h, long w) {
   vec<T> total{};
   if constexpr (neighbours && D::DW <= 2 && N > 1 && __is_same(T, float))
     return max_pool2d_grad_row<N, D, R, S>(dy, index, h, w);
-  if constexpr (LP == 0 && LQ == 0 && D::TILED) {
-    const unsigned long row = h,
-                        column =
-                            w;  // division of what may be negative takes four instructions more
-    const long p = row / D::DH, q = column / D::DW;
-    const int place = row % D::DH * D::KW + column % D::DW;
-    if ((D::H % D::DH && p >= D::P) || (D::WIDTH % D::DW && q >= D::Q)) return total;
-    const vec<int32_t> named =
-        convert<int32_t>(load<N, S::LANE>(index + p * S::ROW + q * S::COLUMN));
-    total = select(as_mask(named == place), load<N, R::LANE>(dy + p * R::ROW + q * R::COLUMN),
-                   vec<T>{});
-  } else if constexpr (LP == 0 && LQ == 0) {
-    for (long p = D::first_row(h); p < D::end_row(h); p++)
-      for (long q = D::first_column(w); q < D::end_column(w); q++) {
-        const int place = (h + D::PH - p * D::DH) * D::KW + (w + D::PW - q * D::DW);
-        const vec<int32_t> named =
-            convert<int32_t>(load<N, S::LANE>(index + p * S::ROW + q * S::COLUMN));
-        total += select(as_mask(named == place), load<N, R::LANE>(dy + p * R::ROW + q * R::COLUMN),
-                        vec<T>{});
-      }
+  if constexpr (LP == 0 && LQ == 0) {
+    each_window<D>(h, w, [&](long p, long q, int place) __attribute__((always_inline)) {
+      const vec<int32_t> named =
+          convert<int32_t>(load<N, S::LANE>(index + p * S::ROW + q * S::COLUMN));
+      const vec<T> share = select(as_mask(named == place),
+                                  load<N, R::LANE>(dy + p * R::ROW + q * R::COLUMN), vec<T>{});
+      total = D::TILED ? share : total + share;  // which may be a negative zero
+    });
   } else
     for (int l = 0; l < N; l++)
       total[l] = first_lane(max_pool2d_grad<1, D, R, S, 0, 0>(dy + l * R::LANE, index + l * S::LANE,
@@ -161,9 +131,9 @@ template <int N, class D, class R, int LP, int LQ, class T> INLINE vec<T> avg_po
     const T* dy, long h, long w) {
   vec<T> total{};
   if constexpr (LP == 0 && LQ == 0) {
-    for (long p = D::first_row(h); p < D::end_row(h); p++)
-      for (long q = D::first_column(w); q < D::end_column(w); q++)
-        total += load<N, R::LANE>(dy + p * R::ROW + q * R::COLUMN) / T(D::count(p, q));
+    each_window<D>(h, w, [&](long p, long q, int) __attribute__((always_inline)) {
+      total += load<N, R::LANE>(dy + p * R::ROW + q * R::COLUMN) / T(D::count(p, q));
+    });
   } else
     for (int l = 0; l < N; l++)
       total[l] =

@@ -1,8 +1,9 @@
 // prefix.cuh: running results along Columns elements of each of Rows rows.
 //
-// A state is what elements have come to: `value`, for extremes also `place`. join(a, b) is the
-// state of a's elements and then b's; it is associative. each(a, b, f) is f of each register. A
-// kernel's text has the struct; its registers are whole words, which lanes can exchange.
+// A state is what elements have come to: `value`, for extremes also `place`. of(value, place) is that
+// of one element, join(a, b) that of a's elements and then b's; it is associative. each(a, b, f) is
+// f of each register. A kernel's text has the struct; its registers are whole words, which lanes can
+// exchange.
 // Threads: a block covers Across rows with Along threads each, 1 or whole warps. A row's threads
 // take Along neighbouring columns at a time: lanes join by doubling distances, then a row's warps
 // in ascending order, then what came before.
@@ -31,16 +32,6 @@ struct OfLaneBelow {
     return __shfl_up_sync(0xffffffffu, x, distance);
   }
 };
-
-// The state of one element.
-template <class State, class T>
-GRAPHC_INLINE auto single(T value, int place) -> decltype(State{value, place}) {
-  return {value, place};
-}
-template <class State, class T>
-GRAPHC_INLINE State single(T value, long long) {
-  return {value};
-}
 
 template <class Index, Index Rows, Index Columns, int Across, int Along, bool Reverse, int Pieces,
           class State>
@@ -88,7 +79,7 @@ struct Prefix {
       // A thread without a row reads none: the output may lie where the input does.
       const bool exists = step + along < last && place < Rows;
       State state{};
-      if (exists) state = single<State>(read(column), static_cast<int>(column));
+      if (exists) state = State::of(read(column), static_cast<int>(column));
       if constexpr (Along > 1) {
         state = warp(state);
         const State total = State::each(state, state, OfLastLane{});

@@ -1,9 +1,7 @@
 // sort.cuh: sorted elements of rows.
 //
-// An element becomes an entry: a number that grows in the order wanted, its key above, its place
-// below, so that no two are equal and equal keys stay in order. The lowest bit tells a negative
-// zero, whose key is that of zero. Keys of up to 32 bits make one 64-bit number with the place,
-// wider ones a pair.
+// An element becomes an entry (sort_keys.h). Keys of up to 32 bits make one 64-bit number with the
+// place, wider ones a pair.
 //
 // A block sorts tiles of Size entries, a power of two, in shared memory by Batcher's bitonic
 // network; entries beyond a row's end come last. A row that fits one tile is then stored. Others
@@ -18,6 +16,7 @@
 
 namespace graphc {
 
+using uint32_t = unsigned;
 using uint64_t = unsigned long long;
 
 template <class To, class From>
@@ -31,90 +30,39 @@ GRAPHC_INLINE To same_bits(From from) {
   return both.to;
 }
 
+GRAPHC_INLINE uint32_t bit_of(mask m) { return m.value; }
+
 template <class T, bool Wide = sizeof(T) == 8>
 struct Entry {
   uint64_t bits;
-  GRAPHC_INLINE static Entry of(unsigned key, unsigned low) {
+  GRAPHC_INLINE static Entry of(uint32_t key, uint32_t low) {
     return {static_cast<uint64_t>(key) << 32 | low};
   }
   GRAPHC_INLINE static Entry last() { return {~0ull}; }
-  GRAPHC_INLINE unsigned key() const { return static_cast<unsigned>(bits >> 32); }
-  GRAPHC_INLINE unsigned place_and_sign() const { return static_cast<unsigned>(bits); }
+  GRAPHC_INLINE uint32_t key() const { return static_cast<uint32_t>(bits >> 32); }
+  GRAPHC_INLINE uint32_t low() const { return static_cast<uint32_t>(bits); }
   GRAPHC_INLINE bool before(const Entry& other) const { return bits < other.bits; }
 };
 template <class T>
-struct Entry<T, true> {
-  uint64_t bits, low;
-  GRAPHC_INLINE static Entry of(uint64_t key, unsigned low) { return {key, low}; }
+struct alignas(16) Entry<T, true> {
+  uint64_t bits, place;
+  GRAPHC_INLINE static Entry of(uint64_t key, uint32_t low) { return {key, low}; }
   GRAPHC_INLINE static Entry last() { return {~0ull, ~0ull}; }
   GRAPHC_INLINE uint64_t key() const { return bits; }
-  GRAPHC_INLINE unsigned place_and_sign() const { return static_cast<unsigned>(low); }
+  GRAPHC_INLINE uint32_t low() const { return static_cast<uint32_t>(place); }
   GRAPHC_INLINE bool before(const Entry& other) const {
-    return bits < other.bits || (bits == other.bits && low < other.low);
+    return bits < other.bits || (bits == other.bits && place < other.place);
   }
 };
-
-// Keys in ascending order; NaN comes last.
-GRAPHC_INLINE unsigned key_of(float v) {
-  const int bits = same_bits<int>(v + 0.0f);  // of a negative zero, zero
-  return v != v ? ~0u : static_cast<unsigned>(bits ^ (bits >> 31 | static_cast<int>(1u << 31)));
-}
-GRAPHC_INLINE uint64_t key_of(double v) {
-  const int64_t bits = same_bits<int64_t>(v + 0.0);
-  return v != v ? ~0ull : static_cast<uint64_t>(bits ^ (bits >> 63 | INT64_MIN));
-}
-GRAPHC_INLINE uint64_t key_of(int64_t v) { return static_cast<uint64_t>(v ^ INT64_MIN); }
-GRAPHC_INLINE unsigned key_of(int v) { return static_cast<unsigned>(v) ^ 1u << 31; }
-GRAPHC_INLINE unsigned key_of(int8_t v) { return static_cast<unsigned>(v + 128); }
-GRAPHC_INLINE unsigned key_of(uint8_t v) { return v; }
-GRAPHC_INLINE unsigned key_of(mask v) { return v.value; }
-GRAPHC_INLINE bool negative_zero(float v) {
-  return same_bits<int>(v) == static_cast<int>(1u << 31);
-}
-GRAPHC_INLINE bool negative_zero(double v) { return same_bits<int64_t>(v) == INT64_MIN; }
 template <class T>
-GRAPHC_INLINE bool negative_zero(T) {
-  return false;
-}
+using Entries = Entry<T>;
 
-GRAPHC_INLINE void value_of(unsigned key, bool negative, float& v) {
-  const int turned = static_cast<int>(~key) >> 31 | static_cast<int>(1u << 31);
-  v = same_bits<float>(static_cast<int>(key) ^ turned ^ static_cast<int>(negative) << 31);
-}
-GRAPHC_INLINE void value_of(uint64_t key, bool negative, double& v) {
-  const int64_t turned = static_cast<int64_t>(~key) >> 63 | INT64_MIN;
-  v = same_bits<double>(static_cast<int64_t>(key) ^ turned ^ (negative ? INT64_MIN : 0));
-}
-GRAPHC_INLINE void value_of(uint64_t key, bool, int64_t& v) {
-  v = static_cast<int64_t>(key) ^ INT64_MIN;
-}
-GRAPHC_INLINE void value_of(unsigned key, bool, int& v) { v = static_cast<int>(key ^ 1u << 31); }
-GRAPHC_INLINE void value_of(unsigned key, bool, int8_t& v) {
-  v = static_cast<int8_t>(static_cast<int>(key) - 128);
-}
-GRAPHC_INLINE void value_of(unsigned key, bool, uint8_t& v) { v = static_cast<uint8_t>(key); }
-GRAPHC_INLINE void value_of(unsigned key, bool, mask& v) { v = key != 0; }
+}  // namespace graphc
+#define GRAPHC_KEYS GRAPHC_INLINE
+#include "sort_keys.h"
+#undef GRAPHC_KEYS
 
-template <class T>
-struct Ordered {
-  vec<T> value;
-  int place;
-};
-template <class T, bool Descending>
-GRAPHC_INLINE Entry<T> pack(vec<T> value, int place) {
-  const auto key = key_of(value);
-  const unsigned low = static_cast<unsigned>(place) << 1 | negative_zero(value);
-  return Entry<T>::of(Descending ? ~key : key, low);
-}
-template <class T, bool Descending>
-GRAPHC_INLINE Ordered<T> unpack(const Entry<T>& entry) {
-  const auto key = entry.key();
-  const unsigned low = entry.place_and_sign();
-  Ordered<T> result;
-  value_of(Descending ? ~key : key, (low & 1) != 0, result.value);
-  result.place = static_cast<int>(low >> 1);
-  return result;
-}
+namespace graphc {
 
 // Sorts the block's Tiles tiles; there is a barrier before the first step and after the last.
 template <int Tiles, int Size, class E>

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from graphc.ir import DTYPES
-from graphc.kernels.cuda.prefix.axis_text import read_lines, row_indices, write_lines
 from graphc.kernels.cuda.shared.kernel_source import (
     THREADS,
     Launches,
     constant_arrays,
     index_type,
 )
+from graphc.kernels.cuda.shared.loop_printer import axis_indices, row_lines
+from graphc.kernels.loops.along import along_loops
+from graphc.kernels.loops.language import Nest
+from graphc.kernels.loops.plain import plain_nest
+from graphc.kernels.loops.rewrites import along_last, bind
+from graphc.kernels.loops.verify import verify_nest
 from graphc.kernels.program.access import Domain
-from graphc.kernels.program.axis import AxisBody, axis_body, only_node
+from graphc.kernels.program.axis import AxisNest, make_axis_nest, only_node
 from graphc.kernels.program.body.statement import RegisterProgram
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import KernelNode
-from graphc.ops.pointwise.logic import C_TYPES
+from graphc.ops.pointwise.logic import REGISTER_TYPES
 from graphc.ops.sort import Sort
 
 TILE_BYTES = 16384
@@ -54,12 +58,17 @@ def lower_sort(node: KernelNode) -> Kernel:
     """The kernel of a body with one sort; every value is row-major."""
     inner, op = only_node(node, Sort)
     x = inner.inputs[0]
-    text = _SortText(node, op, axis_body(node, inner, op.axis, Domain(x.type.shape)))
+    text = _SortText(node, op, make_axis_nest(node, inner, Domain(x.type.shape)))
     check_counts(node, elements_per_row=text.space.extent, tiles=text.rows * text.per_row)
     launches = Launches(node, text.space.pointers, text.workspace)
     for part, blocks, lines in text.launches():
         launches.add(lines, blocks, part)
     return launches.kernel(("prefix/sort",), [constant_arrays(text.space.program)], x.type.size)
+
+
+def schedule(space: AxisNest) -> Nest:
+    """Blocks whose threads share rows."""
+    return along_last(bind(plain_nest(space), "block"), "thread")
 
 
 def merges(runs: int, run: int, most: int) -> Iterator[Merge]:
@@ -73,12 +82,13 @@ def merges(runs: int, run: int, most: int) -> Iterator[Merge]:
 class _SortText:
     """Prints the launches of a sort."""
 
-    def __init__(self, node: KernelNode, op: Sort, space: AxisBody) -> None:
-        self.space, self.count = space, op.count
-        self.index = index_type(node.body)
-        self.kind, self.descending = C_TYPES[space.dtype], str(op.descending).lower()
+    def __init__(self, node: KernelNode, op: Sort, space: AxisNest) -> None:
+        self.space, self.count, self.rows = space, op.count, space.rows
+        self.nest, self.index = schedule(space), index_type(node.body)
+        verify_nest(self.nest)
+        self.loops, self.indices = along_loops(self.nest), axis_indices(self.nest)
+        self.kind, self.descending = REGISTER_TYPES[space.dtype], str(op.descending).lower()
         self.entry_bytes = 16 if DTYPES[space.dtype].itemsize == 8 else 8
-        self.rows = math.prod(space.domain.extents[d] for d in space.kept)
         power = 1 << max(space.extent - 1, 0).bit_length()
         self.size = min(power, TILE_BYTES // self.entry_bytes)
         self.per_row = -(-space.extent // self.size)
@@ -103,7 +113,7 @@ class _SortText:
         lines = [
             f"sort_tiles<{self.kind}, {self.descending}, {extents}, {self.run}>(",
             "    [&](int row, int j) {",
-            *self._row("row", self.space.read, read_lines(self.space)),
+            *self._row("row", self.loops.before, self.loops.read(self.indices, "1")),
             "    },",
             f"    [&](int tile, int j, const Entry<{self.kind}>& entry) {{",
         ]
@@ -127,11 +137,12 @@ class _SortText:
 
     def _write(self, row: str) -> list[str]:
         state = f"const Ordered<{self.kind}> state = unpack<{self.kind}, {self.descending}>(entry);"
-        return [f"      {state}", *self._row(row, self.space.write, write_lines(self.space))]
+        lines = self.loops.write(self.indices, "1")
+        return [f"      {state}", *self._row(row, self.loops.after, lines)]
 
     def _row(self, row: str, program: RegisterProgram, lines: list[str]) -> list[str]:
-        indices = row_indices(self.space, row, self.index, program)
-        return [f"      {x}" for x in (*indices, *lines)]
+        indices = row_lines(self.nest, row, self.index, program)
+        return [f"      {line}" for line in (*indices, *lines)]
 
     def _entries(self, half: int) -> str:
         offset = f" + {half * self.half * self.entry_bytes}ll" if half else ""

@@ -1,4 +1,4 @@
-"""CUDA from loop nests: loops over threads, over runs of neighbours, and loops of each worker."""
+"""CUDA from loop nests: over threads, over runs of neighbours, along an axis, of each worker."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from itertools import groupby
 from graphc.ir import Value
 from graphc.kernels.cuda.shared.kernel_source import THREADS, delinearize
 from graphc.kernels.cuda.shared.runs import Runs
+from graphc.kernels.loops.along import along_loops
 from graphc.kernels.loops.language import Alloc, At, Loop, Nest, Step, Unless, walk
 from graphc.kernels.loops.verify import verify_nest
 from graphc.kernels.program.body.statement import Address, RegisterProgram, Statement
@@ -121,6 +122,19 @@ def run_lines(
     assert isinstance(lanes, Loop) and lanes.kind == "lane", f"no loop over lanes: {lanes}"
     runs = Runs(loop.step, statements_of(once), statements_of(lanes.body), memory)
     return runs.lines([*names], index, define)
+
+
+def axis_indices(nest: Nest) -> list[str]:
+    """The indices of a nest along an axis: i0, i1, ... of the row, j along the axis."""
+    axes = along_loops(nest).rows.axes
+    return [f"i{axes.index(d)}" if d in axes else "j" for d in range(nest.domain.rank)]
+
+
+def row_lines(nest: Nest, row: str, index: str, program: RegisterProgram) -> list[str]:
+    """The definitions of the row's indices that `program` uses, from its number `row`."""
+    extents = [nest.domain.extents[d] for d in along_loops(nest).rows.axes]
+    names = [f"i{d}" for d in range(len(extents))]
+    return delinearize(row, names, extents, index, program.used(axis_indices(nest)))
 
 
 def statements_of(steps: Iterable[Step]) -> RegisterProgram:

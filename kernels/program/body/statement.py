@@ -65,13 +65,12 @@ class NamedFunction:
     name: str = ""
     """The function's name; "" for none."""
     settings: tuple[object, ...] = ()
-    """Template arguments."""
+    """Template arguments; a tuple is a template of its own, its name first."""
 
     def scalar_expression(self, *operands: str) -> str:
         if not self.name:
             return operands[0]
-        settings = f"<{', '.join(map(str, self.settings))}>" if self.settings else ""
-        return f"{self.name}{settings}({', '.join(operands)})"
+        return f"{_template((self.name, *self.settings))}({', '.join(operands)})"
 
 
 @dataclass(frozen=True)
@@ -296,6 +295,14 @@ def joined(programs: Iterable[RegisterProgram]) -> RegisterProgram:
         {name: array for p in programs for name, array in p.arrays.items()},
         {register: axes for p in programs for register, axes in p.axes.items()},
     )
+
+
+def _template(setting: object) -> str:
+    """The C++ text of a template or of a template's argument."""
+    if not isinstance(setting, tuple):
+        return str(setting)
+    name, *settings = map(_template, setting)
+    return f"{name}<{', '.join(settings)}>" if settings else name
 
 
 def _printed(argument: Argument, indices: Sequence[str]) -> str:

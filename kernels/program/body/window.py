@@ -25,12 +25,12 @@ def window(walk: StatementWriter, node: Node, indices: Indices, guards: Guards) 
     inner = node.inputs[0].type.shape[2:]
     size, pixels = (output, inner) if grad else (inner, output)
     numbers = (*op.kernel_size, *op.stride, *op.padding, *size, *pixels)
-    counts = "" if getattr(op, "count_include_pad", True) else ", false"
+    counts = () if getattr(op, "count_include_pad", True) else ("false",)
     lanes = [index_access(p, walk.domain) for p in (row, column)]
     assert all(a.divisor == 1 for a in lanes), f"{op.name} is read between its pixels"
     reads = [strides(walk, v, (n, c, None, None)) for v in node.inputs]
-    kinds = [f"Reads<{a.lane_stride}, {h.offset}, {w.offset}>" for _, (a, h, w) in reads]
-    settings: list[object] = [f"Pooling<{', '.join(map(str, numbers))}{counts}>", *kinds]
+    kinds = [("Reads", a.lane_stride, h.offset, w.offset) for _, (a, h, w) in reads]
+    settings: list[object] = [("Pooling", *numbers, *counts), *kinds]
     if op.name == "max_pool2d":
         settings.insert(0, C_TYPES[node.outputs[1].type.dtype])
     settings += [a.lane_stride for a in lanes]

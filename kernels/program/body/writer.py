@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from graphc.ir import Type, Value
+from graphc.ir import Node, Type, Value
 from graphc.kernels.program.access import AffineAccess, AffineIndex, Domain, Guard, memory_access
+from graphc.kernels.program.body.along import Along
 from graphc.kernels.program.body.literals import splat_literal
 from graphc.kernels.program.body.names import Identifiers
 from graphc.kernels.program.body.statement import (
@@ -88,6 +90,16 @@ class StatementWriter:
         """Append a call; returns the names of its result registers, given as (name, dtype)."""
         made = self._fresh(*results)
         return self._append(Call(made, arguments, function, tuple(settings), live, taps, steps))
+
+    def along(self, node: Node, operand: str) -> tuple[str, ...]:
+        """Append the running result or the sort `node` of a register, along an axis of the domain;
+        returns the register of the value and, if there are two results, that of its index."""
+        op: Any = node.op
+        kinds = (node.outputs[0].type.dtype, "i32")
+        made = self._fresh(*((v.name, k) for v, k in zip(node.outputs, kinds, strict=False)))
+        self._append(Along(made, (operand,), op))
+        self.axes.update((r.name, self.axes[r.name] | {op.axis}) for r in made)
+        return tuple(r.name for r in made)
 
     def _fresh(self, *results: tuple[str, str]) -> tuple[Register, ...]:
         return tuple(Register(self.names.fresh(name), dtype) for name, dtype in results)
