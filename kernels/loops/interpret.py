@@ -173,7 +173,8 @@ class _Run:
         order = np.lexsort((columns[axis], *np.delete(columns, axis, 0)))
         extent = self.domain.extents[axis]
         rows = order.reshape(len(order) // max(extent, 1), extent)
-        made = along_rows(along, self.argument(along.operands[0])[rows], self.domain.lane == axis)
+        operand, registers = self.argument(along.operands[0]), self.domain.lane is not None
+        made = along_rows(along, operand[rows], registers)
         kept = rows[:, : along.count].ravel()
         self.indices = self.indices[kept]
         self.registers = {name: x[kept] for name, x in self.registers.items()}
