@@ -17,8 +17,10 @@ State = tuple[Array, ...]
 
 
 def along_rows(along: Along, x: Array, registers: bool) -> State:
-    """The results of the elements `x` [rows, n]. With `registers` the order is that of the op: along a
-    last axis where it is joined in runs, or along another."""
+    """The results of the elements `x` [rows, n].
+
+    With `registers` the order is that of the op, along a last axis where `along` joins runs.
+    """
     op = replace(along.op, axis=1)
     if not isinstance(op, Prefix):
         return op.reference(x)
