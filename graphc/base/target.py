@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 LANES = 16
+"""The float32 in the widest vector register. What decides the order of a sum, such as an axis in
+lanes, is chosen for such registers on every CPU; narrower ones take a part of them at a time."""
 
 
 @dataclass(frozen=True)

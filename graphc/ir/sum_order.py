@@ -26,10 +26,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from graphc.base.errors import GraphError
-
-LANES = 16
-"""Lanes of a sum whose lanes a layout decides: those of the widest vector register. Narrower
-registers take their part of them at a time."""
+from graphc.base.target import LANES as LANES
 
 _TEXT = re.compile(r"(?:(\d+)\*)?([^*]+)")
 _LOOP = re.compile(r"([\w.]+?)(?:/(\d+))?(?:%(\d+))?")

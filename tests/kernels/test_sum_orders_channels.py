@@ -4,6 +4,7 @@ whatever the width of registers and the batch."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from graphc.ir import DTYPES, ROW_MAJOR, Graph, Layout, Node, Type
 from graphc.ir.interpret import evaluate
 from graphc.kernels.program.sum_orders import order_sums
 from graphc.ops import Conv2d, Conv2dDgrad, Conv2dWgrad
+from graphc.ops.fused import KernelNode
 from graphc.passes.layout import channels
+from graphc.runtime.compilers import shared_objects
 from graphc.runtime.compilers.shared_objects import cpu_target
 from graphc.trace import Tensor, emit
 from tests.kernels.harness import build, traced
@@ -180,3 +183,38 @@ def test_an_image_has_the_same_bits_in_every_batch(always: None) -> None:
         program = graphc.compile(network, x[:images], filters, device="cpu")
         got = np.asarray(program(x[:images], filters))
         np.testing.assert_array_equal(bits(got), bits(whole[:images]))
+
+
+@pytest.mark.parametrize("precision", ["float32", "winograd"])
+def test_no_order_is_stated_where_winograd_may_compute(
+    precision: str, always: None, unbuilt: None
+) -> None:
+    def blocks(x: Any, filters: list[Any]) -> Any:
+        for w in filters:
+            x = graphc.conv2d(x, w, padding=1)
+        return x
+
+    filters = [graphc.spec((16, 16, *taps)) for taps in ((3, 3), (3, 1))]
+    program = graphc.compile(
+        blocks, graphc.spec((2, 16, 9, 9)), filters, device="cpu", precision=precision
+    )
+    assert orders(program) == ["" if precision == "winograd" else "c,r,s", "c,r,s"]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_no_order_is_stated_where_pairs_are_multiplied(
+    together: bool, always: None, unbuilt: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = replace(cpu_target(), multiplies_pairs=together, multiplies_tiles=False)
+    monkeypatch.setattr(shared_objects, "cpu_target", lambda: target)
+    x, w = graphc.spec((1, 16, 7, 5), "bf16"), graphc.spec((16, 16, 1, 1), "bf16")
+    program = graphc.compile(graphc.conv2d, x, w, device="cpu")
+    (kernel,) = (k for k in program.plan.kernels.values() if "conv_channels" in k.source)
+    assert f"PAIRS = {str(together).lower()}" in kernel.source
+    assert orders(program) == ["" if together else "c,r,s"]
+
+
+def orders(program: Any) -> list[str]:
+    """Those that the contractions of a program state."""
+    bodies = (n.op.body for n in program.graph.nodes if isinstance(n, KernelNode))
+    return [m.op.order for body in bodies for m in body.nodes if m.op.contracts]

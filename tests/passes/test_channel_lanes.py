@@ -12,25 +12,24 @@ import pytest
 import graphc
 from graphc import nn, optim
 from graphc.ir import Graph
+from graphc.ir.sum_order import LANES
 from graphc.passes.layout import channels
-from graphc.runtime.compilers.shared_objects import cpu_target
 from tests.passes.meaning import assert_same_meaning
 
-WIDTH = cpu_target().lanes
 CLASSES = 10
 
 
 class Net(nn.Module):
     """A convolution of three channels, what `middle` makes of its images, and a dense layer."""
 
-    def __init__(self, middle: Callable[..., Any], channels: int = 2 * WIDTH) -> None:
+    def __init__(self, middle: Callable[..., Any], channels: int = 2 * LANES) -> None:
         self.stem = nn.Conv2d(3, channels, 3, padding=1)
         self.norm = nn.BatchNorm2d(channels)
         self.conv = nn.Conv2d(channels, channels, 3, padding=1)
-        self.down = nn.Conv2d(channels, WIDTH, 3, stride=2, padding=1)
+        self.down = nn.Conv2d(channels, LANES, 3, stride=2, padding=1)
         self.pointwise = nn.Conv2d(channels, channels, 1)
         self.depthwise = nn.Conv2d(channels, channels, 3, padding=1, groups=channels)
-        self.up = nn.ConvTranspose2d(channels, WIDTH, 2, stride=2)
+        self.up = nn.ConvTranspose2d(channels, LANES, 2, stride=2)
         self.scale = nn.Parameter(np.linspace(1, 2, 7 * 6, dtype=np.float32).reshape(7, 6))
         self.middle = middle
         self.head = nn.Linear(self.features(channels), CLASSES)
@@ -59,7 +58,7 @@ MIDDLES: dict[str, Callable[[Net, Any], Any]] = {
         x * graphc.sigmoid(graphc.mean(m.conv(x), (2, 3), keepdims=True))
     ),
     "concat_of_channels": lambda m, x: m.conv(
-        graphc.concat([m.conv(x)[:, :WIDTH], m.conv(x)[:, WIDTH:]], axis=1)
+        graphc.concat([m.conv(x)[:, :LANES], m.conv(x)[:, LANES:]], axis=1)
     ),
     "concat_of_rows": lambda m, x: m.conv(graphc.concat([m.conv(x), x], axis=2)),
     "channels_last": lambda m, x: graphc.permute_dims(m.conv(x), (0, 2, 3, 1)) * 2,
@@ -67,8 +66,8 @@ MIDDLES: dict[str, Callable[[Net, Any], Any]] = {
     "some_pixels": lambda m, x: m.conv(m.conv(x)[:, :, 1:-1, ::2]),
     "shuffled_channels": lambda m, x: m.conv(
         graphc.reshape(
-            graphc.permute_dims(graphc.reshape(m.conv(x), (2, 2, WIDTH, 7, 6)), (0, 2, 1, 3, 4)),
-            (2, 2 * WIDTH, 7, 6),
+            graphc.permute_dims(graphc.reshape(m.conv(x), (2, 2, LANES, 7, 6)), (0, 2, 1, 3, 4)),
+            (2, 2 * LANES, 7, 6),
         )
     ),
     "depthwise": lambda m, x: m.pointwise(graphc.relu(m.depthwise(m.pointwise(x)))),
@@ -142,28 +141,28 @@ def forward(channels: int, size: int, batch: int = 1, groups: int = 1, dilation:
 
 
 def test_lanes_need_whole_registers_of_channels_and_a_small_batch(unbuilt: None) -> None:
-    assert "conv2d" in laned(forward(4 * WIDTH, 28))
-    assert not laned(forward(4 * WIDTH + 1, 28))
-    assert not laned(forward(4 * WIDTH, 28, groups=2))
-    assert laned(forward(4 * WIDTH, 28, dilation=7)) and not laned(
-        forward(4 * WIDTH, 28, dilation=8)
+    assert "conv2d" in laned(forward(4 * LANES, 28))
+    assert not laned(forward(4 * LANES + 1, 28)) and not laned(forward(4 * LANES + 8, 28))
+    assert not laned(forward(4 * LANES, 28, groups=2))
+    assert laned(forward(4 * LANES, 28, dilation=7)) and not laned(
+        forward(4 * LANES, 28, dilation=8)
     )
-    assert not laned(forward(4 * WIDTH, 28, batch=WIDTH))
+    assert not laned(forward(4 * LANES, 28, batch=LANES))
 
 
 def test_one_pixel_is_the_same_memory_in_both_layouts(
     monkeypatch: pytest.MonkeyPatch, unbuilt: None
 ) -> None:
     monkeypatch.setattr(channels, "ROW_SHARE", 1e-6)
-    assert laned(forward(4 * WIDTH, 2))
-    assert not laned(forward(4 * WIDTH, 1))
+    assert laned(forward(4 * LANES, 2))
+    assert not laned(forward(4 * LANES, 1))
 
 
 def test_a_conversion_that_costs_more_than_it_gains_is_not_made(
     monkeypatch: pytest.MonkeyPatch, unbuilt: None
 ) -> None:
     monkeypatch.setattr(channels, "ROW_SHARE", 0.749)
-    assert not laned(forward(4 * WIDTH, WIDTH))
+    assert not laned(forward(4 * LANES, LANES))
 
 
 def test_what_has_the_batch_in_its_lanes_keeps_them(always: None) -> None:
@@ -173,7 +172,7 @@ def test_what_has_the_batch_in_its_lanes_keeps_them(always: None) -> None:
         y = graphc.conv2d(graphc.concat([x[1:], x[:1]], 0), weight, None, 1, 1)
         return graphc.mean(y * scale), y
 
-    shapes = (3 * WIDTH, 3, 4, 5), (WIDTH, 3, 3, 3), (3 * WIDTH, WIDTH, 4, 5)
+    shapes = (3 * LANES, 3, 4, 5), (LANES, 3, 3, 3), (3 * LANES, LANES, 4, 5)
     arrays = [np.random.default_rng(0).standard_normal(s).astype(np.float32) for s in shapes]
     function = graphc.value_and_grad(turned, (0, 1))
     program = graphc.compile(function, *map(graphc.spec, shapes), device="cpu")
@@ -188,7 +187,7 @@ def test_what_has_the_batch_in_its_lanes_keeps_them(always: None) -> None:
 @pytest.mark.parametrize("axis", [0, 1, 2, 3])
 def test_convolutions_behind_joined_images_are_right(axis: int) -> None:
     """Whose data gradient the activations of both images read by parts, as in a Siamese network."""
-    size, shape = 2 * WIDTH, (4, 8, 6, 6)
+    size, shape = 2 * LANES, (4, 8, 6, 6)
     filters = [(size, 8, 3, 3), (size, 8, 3, 3), (size, size * (1 + (axis == 1)), 3, 3)]
 
     def loss(x: Any, first: Any, second: Any, third: Any) -> Any:

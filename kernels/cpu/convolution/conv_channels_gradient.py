@@ -110,7 +110,7 @@ class _ChannelGradientLoops:
 
         Blocks of pixels are several images, or rows of one.
         """
-        assert self.block_of_p == self.extents[P] or self.block_of_n == 1
+        assert self.block_of_p == self.extents[P] or self.block_of_n == self.images
         parts = f"{self.parts}*" if self.parts > 1 else ""
         return parts + ",".join(self.nest.axes[a].name for a in (N, P, Q))
 
