@@ -85,15 +85,17 @@ def row_lanes(body: Graph) -> tuple[int, ...]:
 
 
 def lanes_of_layouts(body: Graph) -> int | None:
-    """The axis of the reduced values in lanes of some value that is read or written. Views may have
-    moved it, so a value's own rank does not tell."""
-    known = row_axes(body)
-    found = {
-        known[v][v.type.layout.axis]
-        for v in (*body.outputs, *body.inputs)
-        if v in known and v.type.layout.axis is not None
-    }
-    return next((axis for axis in found if axis is not None), None)
+    """The axis of the reduced values in lanes of some value that is read or written; None if there
+    is none. Views may have moved it, so a value's own rank tells only where nothing else does."""
+    known, values = row_axes(body), (*body.outputs, *body.inputs)
+    laned = [(v, axis) for v in values if (axis := v.type.layout.axis) is not None]
+    found = (known[v][axis] for v, axis in laned if v in known)
+    widest = max(laned, key=lambda pair: pair[0].type.rank, default=None)
+    if widest is None:
+        return None
+    value, axis = widest
+    own = len(reduced_shape(body)) - value.type.rank + axis
+    return next((axis for axis in found if axis is not None), own)
 
 
 def row_order(body: Graph, rows: Rows) -> SumOrder:
