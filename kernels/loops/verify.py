@@ -192,7 +192,8 @@ def _check_loop(loop: Loop, around: tuple[Loop, ...]) -> None:
     if isinstance(loop, At):
         one = len(loop.axes) == loop.step == loop.each == 1 and loop.kind in ("serial", "chunk")
         _expect(one, loop, "the index of one axis, serial or of a chunk")
-        _expect(loop.kind == "serial" or _is_serial(around), loop, "serial loops around a chunk")
+        alone = loop.kind == "serial" or all(x.kind == "serial" for x in around)
+        _expect(alone, loop, "serial loops around a chunk")
         return
     if loop.kind == "lane":
         run = (loop.axes, loop.step) in [(x.axes[-1:], x.step) for x in around]
@@ -207,10 +208,6 @@ def _check_loop(loop: Loop, around: tuple[Loop, ...]) -> None:
     lanes = {x.axes for _, inner in walk(loop.body) for x in inner if x.kind == "lane"}
     runs = loop.axes[-1:] in lanes
     _expect(runs == (loop.step > 1), loop, "runs that loops of lanes go through")
-
-
-def _is_serial(around: Sequence[Loop]) -> bool:
-    return all(x.kind == "serial" for x in around)
 
 
 def _check_copy(step: Unless) -> None:
