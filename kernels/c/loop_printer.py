@@ -34,10 +34,10 @@ from graphc.ops.base import Op
 from graphc.ops.pointwise.logic import C_TYPES, REGISTER_TYPES
 
 INDENT = "  "
-WRAPPING = ("add", "subtract", "multiply", "square", "negative")
-"""Ops whose results wrap around for integers, where C leaves them open."""
-LARGE = {"i32": "uint32_t", "i64": "uint64_t"}
-"""Integers that C does not compute in a wider type, as the type in which they wrap around."""
+WRAPPING = ("add", "subtract", "multiply", "square", "negative", "bitwise_not")
+"""Ops whose results of integers are cut off, which C leaves open or says by a conversion."""
+WORDS = {"u8": "uint32_t", "i8": "uint32_t", "i32": "uint32_t", "i64": "uint64_t"}
+"""The types in which they are computed."""
 LEAST = {-(2**31): "INT32_MIN", -(2**63): "INT64_MIN"}
 """Numbers that are no literal behind a minus sign."""
 
@@ -199,8 +199,8 @@ def _formula(formula: Formula, operands: Sequence[str], dtype: str) -> str:
         return _formula(formula.formula, operands, dtype)
     if isinstance(formula, Op) and formula.name == "logical_not":
         return f"!{operands[0]}"
-    if isinstance(formula, Op) and formula.name in WRAPPING and dtype in LARGE:
-        wide = formula.scalar_expression(*(f"({LARGE[dtype]}){x}" for x in operands))
+    if isinstance(formula, Op) and formula.name in WRAPPING and dtype in WORDS:
+        wide = formula.scalar_expression(*(f"({WORDS[dtype]}){x}" for x in operands))
         return f"({C_TYPES[dtype]})({wide})"
     return re.sub(r"\b(\w+)<([^<>]*)>\(", r"\1(\2, ", formula.scalar_expression(*operands))
 
