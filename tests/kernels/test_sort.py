@@ -130,3 +130,16 @@ def test_a_gpu_merges_the_runs_of_any_number_of_tiles(dtype: str, extent: int) -
         got = Played(simulator(check=True), [node]).run(node, [rows])
         for a, b in zip(got, op.reference(rows), strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+def test_an_entry_of_two_words_moves_as_one_behind_those_of_one_word() -> None:
+    types = [Type((1,)), Type((4, 9), "f64"), Type((1,)), Type((4, 9), "i64")]
+    nodes = [
+        cuda_harness.single(Sort(t.rank - 1, t.shape[-1], True), [Value("x", t)], f"sort{i}")
+        for i, t in enumerate(types)
+    ]
+    played = Played(simulator(check=True), nodes)
+    for node, type in zip(nodes, types, strict=True):
+        x = np.random.default_rng(0).normal(size=type.shape).astype(type.numpy_dtype)
+        for got, want in zip(played.run(node, [x]), node.op.reference(x), strict=True):
+            np.testing.assert_array_equal(got, want)
