@@ -19,7 +19,7 @@ from graphc.program.weights import load_weights, save_weights
 from graphc.pytorch import from_torch, to_torch
 from graphc.trace import Tensor, spec
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "CompileError",
