@@ -23,9 +23,8 @@
 //   MOVING       the tile's outer places meet a border that moves with the last summed loop: each
 //                has an address of its own, of zeros where it is outside (outer_inside).
 //   PARTS, PASSES, SETS
-//                of a sum that is cut: ranges of the outermost loop that different chunks add; for
-//                lanes of several registers, passes over every so many blocks of that loop, or sets
-//                of sums, to which the steps of the innermost loop add in turn.
+//                of a sum: ranges of the outermost loop that chunks add; for lanes of several
+//                registers, passes over every so many of its blocks, or sets of sums for the steps.
 //   AHEAD        if not 0, how far ahead the next tile's rows of X lie, which are then prefetched.
 //   PACKED       Y is copied or transposed into a panel once per column of tiles, for all rows.
 //   PAIRS        both operands are bf16, and a step is two neighbours along the innermost summed axis:
@@ -248,8 +247,7 @@ struct Tile {
     }
   }
 
-  // Lanes of several registers, one pass for each: pass h takes every PASSES-th block from h on.
-  // Their sums are added by halves, as the lanes of one register are.
+  // Pass h adds every PASSES-th block from h on; the passes are added as lanes are.
   static INLINE void sum_passes(Sums& sums, const X* x, const Y* y, long* at) {
     Sums kept[S::PASSES];
 #pragma GCC unroll 1
