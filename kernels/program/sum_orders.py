@@ -113,9 +113,9 @@ def contraction_order(nest: Nest) -> str:
 
 def _has_rows(nest: Nest) -> bool:
     """Whether this is a weight gradient of row-major images whose rows fill lanes."""
-    if nest.node.op.name != "conv2d_wgrad" or not nest.a.lanes is nest.b.lanes is None:
-        return False
-    return nest.axes[nest.summed[-1]].extent >= 0.6 * LANES
+    row_major = nest.a.lanes is None and nest.b.lanes is None
+    fills_lanes = nest.axes[nest.summed[-1]].extent >= 0.6 * LANES
+    return nest.node.op.name == "conv2d_wgrad" and row_major and fills_lanes
 
 
 def parts_of_samples(nest: Nest) -> int:
