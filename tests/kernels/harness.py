@@ -200,7 +200,9 @@ def build(
     folder = _folder()
     with ThreadPoolExecutor(2) as pool:
         libraries = list(
-            pool.map(lambda f: _compile(folder, _unity(f), target.lanes, flags), files)
+            pool.map(
+                lambda f: _compile(folder, _unity(f, target.lanes), target.lanes, flags), files
+            )
         )
     return [
         Built(node, kernel, getattr(libraries[i // PER_FILE], kernel.name))
@@ -218,13 +220,16 @@ def _renamed(node: Node, name: str) -> Node:
     return replace(node, outputs=(Value(name, node.output.type),))
 
 
-def _unity(kernels: Sequence[Kernel]) -> str:
+def _unity(kernels: Sequence[Kernel], lanes: int) -> str:
+    """The text of one file. Kernels have namespaces that differ with their text and the lanes, as
+    libraries of one process share static variables of inline functions with one name."""
     includes: dict[str, None] = {}
     texts = []
     for kernel in kernels:
         includes.update(dict.fromkeys(re.findall(r"^#include.*$", kernel.source, re.M)))
         text = re.sub(r"^#include.*$", "", kernel.source, flags=re.M)
-        texts.append(f"namespace space_{kernel.name} {{\n{text}}}\n")
+        digest = hashlib.sha256(f"{lanes} {text}".encode()).hexdigest()[:16]
+        texts.append(f"namespace space_{digest} {{\n{text}}}\n")
     return "\n".join([*includes, *texts])
 
 
