@@ -76,7 +76,7 @@ QUICK = ("softmax", "mixed")
 
 @pytest.mark.parametrize("name", first_quick(len(QUICK), dict.fromkeys((*QUICK, *same_bits.ROWS))))
 def test_a_sample_in_any_batch(name: str, clean_environment: pytest.MonkeyPatch) -> None:
-    result = same_bits.forward(name, NARROW, (1, 3, 8, 17))
+    result = same_bits.forward(name, NARROW, (1, 7, 17))
     assert not result.difference
 
 
