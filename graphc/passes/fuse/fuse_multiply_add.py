@@ -100,7 +100,8 @@ def _summed(node: Node, products: Mapping[Value, Node], made: Set[Value]) -> Nod
     if fused is None:
         return node
     x, y = node.inputs
-    if x in made and y in made and isinstance(node.op, Subtract):
+    difference = fused[0] != fused[1]
+    if x in made and y in made and difference:
         return node
     if x not in products and y not in products:
         return node
