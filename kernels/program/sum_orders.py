@@ -10,7 +10,8 @@ so that neither the tile nor the width of registers nor the batch changes a bit:
 
 Where a layout puts the samples that a gradient sums over into the lanes of both operands, the lanes
 are added at the end, n/16,p,q,n%16 and k/16,k%16, and large operands are summed in parts:
-3*n/16,p,q,n%16. Where it puts the channels of its output into lanes, few channels leave threads
+3*n/16,p,q,n%16. Of row-major images, the lanes of their weight gradient are those of a long row:
+n,p,q%16. Where a layout puts the channels of its output into lanes, few channels leave threads
 without work, so that images are summed in parts: 4*n,p,q.
 
 No order is stated where a kernel may have one of its own: where an instruction adds products of
@@ -110,7 +111,16 @@ def contraction_order(nest: Nest) -> str:
         parts = parts_of_samples(nest)
     else:
         parts = parts_of_images(nest)
+        if _has_rows(nest):
+            names[-1] += f"%{LANES}"
     return (f"{parts}*" if parts > 1 else "") + ",".join(names)
+
+
+def _has_rows(nest: Nest) -> bool:
+    """Whether this is a weight gradient of row-major images whose rows fill lanes."""
+    row_major = nest.a.lanes is None and nest.b.lanes is None
+    fills_lanes = nest.axes[nest.summed[-1]].extent >= 0.6 * LANES
+    return nest.node.op.name == "conv2d_wgrad" and row_major and fills_lanes
 
 
 def parts_of_samples(nest: Nest) -> int:

@@ -197,7 +197,9 @@ def build(nodes: Sequence[Node], target: Target | None = None) -> list[Built]:
     files = [kernels[i : i + PER_FILE] for i in range(0, len(kernels), PER_FILE)]
     folder = _folder()
     with ThreadPoolExecutor(2) as pool:
-        libraries = list(pool.map(lambda f: _compile(folder, _unity(f), target.lanes), files))
+        libraries = list(
+            pool.map(lambda f: _compile(folder, _unity(f, target.lanes), target.lanes), files)
+        )
     return [
         Built(node, kernel, getattr(libraries[i // PER_FILE], kernel.name))
         for i, (node, kernel) in enumerate(zip(named, kernels, strict=True))
@@ -214,13 +216,16 @@ def _renamed(node: Node, name: str) -> Node:
     return replace(node, outputs=(Value(name, node.output.type),))
 
 
-def _unity(kernels: Sequence[Kernel]) -> str:
+def _unity(kernels: Sequence[Kernel], lanes: int) -> str:
+    """The text of one file. Kernels have namespaces that differ with their text and the lanes, as
+    libraries of one process share static variables of inline functions with one name."""
     includes: dict[str, None] = {}
     texts = []
     for kernel in kernels:
         includes.update(dict.fromkeys(re.findall(r"^#include.*$", kernel.source, re.M)))
         text = re.sub(r"^#include.*$", "", kernel.source, flags=re.M)
-        texts.append(f"namespace space_{kernel.name} {{\n{text}}}\n")
+        digest = hashlib.sha256(f"{lanes} {text}".encode()).hexdigest()[:16]
+        texts.append(f"namespace space_{digest} {{\n{text}}}\n")
     return "\n".join([*includes, *texts])
 
 

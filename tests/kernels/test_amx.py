@@ -354,10 +354,10 @@ def test_the_system_is_asked_where_the_cpu_has_tiles(
     features = ("amx_bf16", "amx_tile", "avx512_bf16", "avx512bw", "avx512f")
     monkeypatch.setattr(shared_objects, "cpu_features", lambda: features)
     monkeypatch.setattr(shared_objects, "allows_tiles", lambda: allowed)
-    target = shared_objects.cpu_target.__wrapped__()
+    target = shared_objects._cpu_target.__wrapped__("")
     assert (target.multiplies_pairs, target.multiplies_tiles) == (True, allowed)
     monkeypatch.setattr(shared_objects, "cpu_features", lambda: features[1:])
-    assert not shared_objects.cpu_target.__wrapped__().multiplies_tiles
+    assert not shared_objects._cpu_target.__wrapped__("").multiplies_tiles
 
 
 def test_a_system_that_refuses_is_no_error():

@@ -22,9 +22,9 @@
 //                the step of one lane: 0 is a broadcast, 1 a vector load, another a gather.
 //   MOVING       the tile's outer places meet a border that moves with the last summed loop: each
 //                has an address of its own, of zeros where it is outside (outer_inside).
-//   PARTS, PASSES
-//                of a sum that is cut: ranges of the outermost loop that different chunks add, and
-//                passes over every so many of its blocks, for lanes of several registers.
+//   PARTS, PASSES, SETS
+//                of a sum: ranges of the outermost loop that chunks add; for lanes of several
+//                registers, passes over every so many of its blocks, or sets of sums for the steps.
 //   AHEAD        if not 0, how far ahead the next tile's rows of X lie, which are then prefetched.
 //   PACKED       Y is copied or transposed into a panel once per column of tiles, for all rows.
 //   PAIRS        both operands are bf16, and a step is two neighbours along the innermost summed axis:
@@ -56,7 +56,7 @@ template <class S, Cut ROWS, Cut OUTER, Cut COLUMNS>
 struct Tile {
   static constexpr int MR = ROWS.size * S::ROW_SECTIONS, NV = OUTER.size * COLUMNS.size;
   using Register = vec<typename S::T>;
-  using Sums = Accumulators<typename S::T, MR, NV, S::AMX>;
+  using Sums = Accumulators<typename S::T, MR, NV * S::SETS, S::AMX>;
   using X = typename S::X;
   using Y = typename PanelOr<S, S::PACKED>::type;
   using Factor = typename Panel<S>::Factor;  // a register, of T or of pairs of bf16
@@ -155,12 +155,12 @@ struct Tile {
       Factor v = column<T, J>(y);
       if constexpr (MR > 1) pin(v);
 #pragma GCC unroll 32
-      for (int i = 0; i < MR; i++) add<S::BYTES>(sums.at[i][J], x[i], v);
+      for (int i = 0; i < MR; i++) add<S::BYTES>(sums.at[i][T % S::SETS * NV + J], x[i], v);
     }
   }
   template <int T, int J, class Row>
   static INLINE void multiply(Sums& sums, int i, Row x, const Factor (&v)[NV]) {
-    if constexpr (lanes(J, T) != 0) add<S::BYTES>(sums.at[i][J], x, v[J]);
+    if constexpr (lanes(J, T) != 0) add<S::BYTES>(sums.at[i][T % S::SETS * NV + J], x, v[J]);
   }
   static constexpr bool live(int t) {
     for (int j = 0; j < NV; j++)
@@ -247,8 +247,7 @@ struct Tile {
     }
   }
 
-  // Lanes of several registers, one pass for each: pass h takes every PASSES-th block from h on.
-  // Their sums are added by halves, as the lanes of one register are.
+  // Pass h adds every PASSES-th block from h on; the passes are added as lanes are.
   static INLINE void sum_passes(Sums& sums, const X* x, const Y* y, long* at) {
     Sums kept[S::PASSES];
 #pragma GCC unroll 1
@@ -258,7 +257,7 @@ struct Tile {
       sum<0>(own, x, y, at);
       kept[h] = own;
     }
-    add_by_halves<S::PASSES, MR, NV>(kept);
+    add_by_halves<S::PASSES>([&](int h, int g) { add_sums<MR, NV>(kept[h], 0, kept[g], 0); });
     sums = kept[0];
   }
 
@@ -328,7 +327,7 @@ struct Tile {
 #pragma GCC unroll 32
       for (int i = 0; i < MR; i++)
 #pragma GCC unroll 32
-        for (int j = 0; j < NV; j++) sums.at[i][j] = Register{};
+        for (int j = 0; j < NV * S::SETS; j++) sums.at[i][j] = Register{};
       return sums;
     }
   }
@@ -346,6 +345,7 @@ struct Tile {
       if constexpr (S::PASSES == 1) sum<0>(sums, x, y, at);
       else sum_passes(sums, x, y, at);
     }
+    add_by_halves<S::SETS>([&](int h, int g) { add_sums<MR, NV>(sums, h, sums, g); });
     constexpr First<NV / (S::GROUP_OUTER * S::GROUP_COLUMNS)> groups;
     if constexpr (S::AMX) {
       InTiles<Tile, S>::end(sums);

@@ -198,9 +198,7 @@ def order_loops(schedule: TileSchedule, order: SumLoops | None = None) -> TileSc
     if order is None:
         return _chunked(replace(schedule, loops=kept))
     assert order.followed_by(roles), "tiles add in the order stated"
-    several = roles.lanes_summed and roles.steps(roles.lane) > 1
-    registers = order.lanes // roles.width if several else 1
-    return _chunked(replace(schedule, loops=kept, passes=registers, parts=order.parts))
+    return _chunked(replace(schedule, loops=kept, passes=order.passes(roles), parts=order.parts))
 
 
 def _row_group(schedule: TileSchedule, passes: tuple[int, ...]) -> int:

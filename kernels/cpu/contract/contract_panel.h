@@ -12,7 +12,7 @@ struct Defaults {
   using X = float;  // what the operands hold in memory
   using Y = float;
   using T = float;  // and what is summed
-  static constexpr int DEPTH = 0, PARTS = 1, PASSES = 1, LAST_LANES = W;
+  static constexpr int DEPTH = 0, PARTS = 1, PASSES = 1, SETS = 1, LAST_LANES = W;
   static constexpr long AHEAD = 0;
   static constexpr int ROW_SECTIONS = 1, GROUP_OUTER = 1, GROUP_COLUMNS = 1;
   static constexpr bool LANES_SUMMED = false, MOVING = false, PACKED = false, PAIRS = false,
@@ -33,18 +33,21 @@ struct Defaults {
   static bool last(const long*, int, int) { return false; }
 };
 
-// The sums of N passes, MR x NV registers each, as those of the first: N / 2 are added to the others,
-// and so on.
-template <int N, int MR, int NV, class Sums>
-INLINE void add_by_halves(Sums* kept) {
+// Adds N partial sums by halves: `add` adds the second of two to the first, by their numbers.
+template <int N, class Add>
+INLINE void add_by_halves(const Add& add) {
 #pragma GCC unroll 4
   for (int half = N / 2; half > 0; half /= 2)
 #pragma GCC unroll 4
-    for (int h = 0; h < half; h++)
+    for (int h = 0; h < half; h++) add(h, h + half);
+}
+// Adds set `of` of the sums of a tile, NV registers in each of MR rows, to set `to` of others.
+template <int MR, int NV, class Sums>
+INLINE void add_sums(Sums& sums, int to, const Sums& others, int of) {
 #pragma GCC unroll 32
-      for (int i = 0; i < MR; i++)
+  for (int i = 0; i < MR; i++)
 #pragma GCC unroll 32
-        for (int j = 0; j < NV; j++) kept[h].at[i][j] += kept[h + half].at[i][j];
+    for (int j = 0; j < NV; j++) sums.at[i][to * NV + j] += others.at[i][of * NV + j];
 }
 
 // A tile register in memory.

@@ -123,8 +123,10 @@ def _candidates(
                 [*rows, None], pairs, inner_choices
             ):
                 roles = Roles(nest, x, y, target, lane, row, outer, column, inner, window)
-                if loops is None or loops.followed_by(roles):
+                if loops is None:
                     yield roles
+                elif loops.followed_by(roles):
+                    yield replace(roles, sets=loops.sets(roles))
 
 
 def _with_amx(candidates: Iterator[Roles]) -> Iterator[Roles]:
@@ -155,7 +157,7 @@ def _sizes(roles: Roles) -> Iterator[tuple[int, int, int]]:
         if roles.packed and roles.itemsize * roles.length * nv * roles.width > panel_bytes:
             continue
         mr = rows * sections
-        sums = mr * nv * roles.registers
+        sums = mr * nv * roles.registers * roles.sets
         if (roles.window or roles.moving) and sums > MOST_WITH_ADDRESSES:
             continue
         if roles.window and (outer != roles.window[0][1] or columns % roles.window[1][1]):
@@ -317,7 +319,7 @@ def _inner_steps(roles: Roles, outer: TileAxis, columns: TileAxis) -> tuple[int,
         return 0, 0, 1
     low, high = _interior(roles, outer, columns)
     high = min(high, length - (0 if roles.ends_whole else 1))
-    unroll = 4 if length >= 32 else 2
+    unroll = max(4 if length >= 32 else 2, roles.sets)
     blocked = any(r.lanes == roles.inner != roles.lane for r in (roles.x, roles.y))
     blocked = blocked and roles.inner is not None
     main = low + (high - low) // unroll * unroll

@@ -64,6 +64,8 @@ def shape_lines(schedule: TileSchedule) -> list[str]:
         lines.append(integers(PARTS=schedule.parts))
     if schedule.passes > 1:
         lines.append(integers(PASSES=schedule.passes))
+    if roles.sets > 1:
+        lines.append(integers(SETS=roles.sets))
     sums = [(a, roles.steps(a), bool(_guards(roles, d))) for d, a in enumerate(roles.sums)]
     lines += sum_lines(sums, nest) if sums else []
     lines.append(

@@ -95,6 +95,8 @@ class Roles:
     """The summed axis of the innermost loop; for the lane axis, its blocks of `width`."""
     window: Window | None = None
     """Pooling windows that `outer` and `columns` must hold whole."""
+    sets: int = 1
+    """Registers of lanes for each sum, to which the steps of the innermost loop add in turn."""
     amx: bool = False
     """Whether AMX tile registers hold the sums, `TILE` rows by as many lanes each."""
 

@@ -84,7 +84,8 @@ class TileSchedule:
         products to hide the loop's overhead."""
         sums = self.roles.row_sections * self.outer.size * self.columns.size
         products = self.rows.size * sums * self.roles.registers
-        return 2 if self.unroll == 4 and 4 * products > TEXT else self.unroll
+        fewer = self.unroll == 4 and 4 * products > TEXT and self.roles.sets <= 2
+        return 2 if fewer else self.unroll
 
     @property
     def products(self) -> int:
