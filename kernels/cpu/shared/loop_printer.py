@@ -92,7 +92,8 @@ class WrittenLoops:
                 yield from _block(["for (long unit = begin; unit < end; unit++)"], self._unit(step))
             elif isinstance(step, Loop):
                 yield from _block(self._heads(step), self._steps(step.body))
-            elif isinstance(step, Statement):
+            else:
+                assert isinstance(step, Statement), f"not for a CPU: {step}"
                 yield scalar_text(step, self._names)
 
     def _has_units(self, loop: Loop) -> bool:
@@ -100,6 +101,7 @@ class WrittenLoops:
 
     def _heads(self, loop: Loop) -> list[str]:
         """A line for each axis, or the condition of an `At`, which defines its index."""
+        assert loop.kind in ("chunk", "serial", "lane"), f"not for a CPU: {loop}"
         extents, last = self.nest.domain.extents, loop.axes[-1]
         first, stop = ("begin", "end") if loop.kind == "chunk" else ("0", str(extents[last]))
         if isinstance(loop, At):
