@@ -47,8 +47,9 @@ template <class D, class I, class F> GRAPHC_WINDOWS void each_window(I h, I w, c
     if ((D::P * D::DH == D::H || p < D::P) && (D::Q * D::DW == D::WIDTH || q < D::Q))
       f(p, q, int((h - p * D::DH) * D::KW + w - q * D::DW));
   } else {
-    GRAPHC_ROLLED for (I p = D::first_row(h); p < D::end_row(h); p++)
-        GRAPHC_ROLLED for (I q = D::first_column(w); q < D::end_column(w); q++)
+    const I end_p = D::end_row(h), first_q = D::first_column(w), end_q = D::end_column(w);
+    GRAPHC_ROLLED for (I p = D::first_row(h); p < end_p; p++)
+        GRAPHC_ROLLED for (I q = first_q; q < end_q; q++)
             f(p, q, int((h + D::PH - p * D::DH) * D::KW + w + D::PW - q * D::DW));
   }
 }
