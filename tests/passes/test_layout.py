@@ -12,11 +12,12 @@ import graphc
 from graphc import Tensor
 from graphc.ir import Graph, Value
 from graphc.ir.interpret import evaluate
+from graphc.ir.sum_order import LANES
 from graphc.ops.fused import Fused
 from graphc.ops.loops.scan import Scan
-from graphc.runtime.compilers.shared_objects import cpu_target
 
-W = cpu_target().lanes
+W = LANES
+"""Samples that fill the lanes, whatever the width of registers."""
 
 
 def laid_out(function: Callable[..., Any], *shapes: tuple[int, ...]) -> Graph:

@@ -171,8 +171,8 @@ class _Assignment:
             return axis
         rows = math.prod(source.shape[: axis + 1])
         for place, extent in enumerate(result.shape):
-            if math.prod(result.shape[: place + 1]) == rows and extent % self.width == 0:
-                return place if source.shape[axis] % self.width == 0 else None
+            if math.prod(result.shape[: place + 1]) == rows and extent % LANES == 0:
+                return place if source.shape[axis] % LANES == 0 else None
         return None
 
     def _scan(self, loop: BoundScan) -> None:
