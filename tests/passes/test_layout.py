@@ -17,6 +17,7 @@ from graphc.ops.fused import Fused
 from graphc.ops.loops.scan import Scan
 
 W = LANES
+"""Samples that fill the lanes, whatever the width of registers."""
 
 
 def laid_out(function: Callable[..., Any], *shapes: tuple[int, ...]) -> Graph:
