@@ -11,11 +11,9 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.runtime.compilers.shared_objects import cpu_target
+from graphc.ir.sum_order import LANES
 from tests.models.images import resnet
 from tests.tools import first_quick
-
-LANES = cpu_target().lanes
 
 
 class Net(nn.Module):
