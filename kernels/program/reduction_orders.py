@@ -112,9 +112,12 @@ def row_order(body: Graph, rows: Rows) -> SumOrder:
         registers = outer // extents[lane] * -(-extents[lane] // LANES) * run
         return _in_parts(loops, domain.extents[axes[0]], registers)
     if domain.lane in axes or _ends_reduced(body):
-        alone = _ends_reduced(body) or domain.size == outer * run
-        lanes = next(n * LANES for n in (4, 2, 1) if (alone and run >= 2 * n * LANES) or n == 1)
-        registers = outer * -(-run // LANES)
+        lanes, registers = LANES, outer * -(-run // LANES)
+        single = all(len(loop.sums) <= 1 for loop in rows.loops)
+        most = CHAINS if single else CHAINS // 2  # sums of several values hide each other's latency
+        if _ends_reduced(body) or domain.size == outer * run:
+            while lanes < most * LANES and run >= 4 * lanes:
+                lanes *= 2
     else:
         lanes, registers = CHAINS if run >= 8 * CHAINS else 1, outer * run
     loops = [*map(SumLoop, groups[:-1]), SumLoop(groups[-1], lanes=lanes)]

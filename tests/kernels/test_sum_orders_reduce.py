@@ -147,11 +147,12 @@ def test_orders_with_lanes_do_not_depend_on_registers(shape, axes):
 
 def test_orders():
     def of(shape, axes, layout=ROW_MAJOR):
-        return orders(node(statistics(axes), shape, "f32", layout))[0]
+        return orders(node(lambda x, y: f.sum(x * y, axis=axes), shape, "f32", layout))[0]
 
     assert of((8, 10), (1,)) == "1%16"
     assert of((8, 100), (1,)) == "1%32"
     assert of((8, 128), (1,)) == "1%64"
+    assert orders(node(statistics((1,)), (8, 128)))[0] == "1%32"
     assert of((100, 32), (0,)) == "0%4"
     assert of((20, 32), (0,)) == "0"
     assert of((8, 200_000), (1,)) == "6*1/64,1%64"
