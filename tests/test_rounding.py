@@ -139,6 +139,18 @@ def test_the_first_of_two_products_is_fused():
     assert text.count("multiply(") == 1
 
 
+@pytest.mark.parametrize("columns", [1, 5])
+def test_products_of_fewer_elements_are_fused_too(columns: int):
+    """Or rows of one element, whose product has as many, would have bits of their own."""
+
+    def function(x: Any) -> Any:
+        total = graphc.sum(x, 1, keepdims=True)
+        return x + total * graphc.max(x, 1, keepdims=True)
+
+    compiled = graphc.compile(function, graphc.spec((7, columns)), device="cpu")
+    assert "fma(" in str(compiled.graph)
+
+
 def test_a_multiply_add_of_numbers_is_a_number():
     x = np.float32(1.5)
     for device in ("reference", "cpu"):

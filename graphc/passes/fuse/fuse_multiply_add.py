@@ -7,8 +7,8 @@
 Kernels are compiled without leave to fuse products on their own, so that what is rounded is what
 the graph says, whatever the compiler and the instruction set. Of a sum of two products the first
 is fused; a difference of two stays as it is, so that x * x - y * y is 0 where x is y. So does a sum
-that a reduction adds up, whose factors may be taken out of it, and one with a product of fewer
-elements, which is computed once for many.
+that a reduction adds up, whose factors may be taken out of it. Shapes do not matter: a product of
+fewer elements than the sum has as many as it where the batch is 1, whose bits are those of any.
 """
 
 from __future__ import annotations
@@ -106,8 +106,6 @@ def _summed(node: Node, products: Mapping[Value, Node], made: Set[Value]) -> Nod
     if x not in products and y not in products:
         return node
     product, other = (products[x], y) if x in products else (products[y], x)
-    if product.output.type.shape != node.output.type.shape:
-        return node  # what is the same for many sums is computed once
     return replace(
         node, op=fused[x not in products], inputs=(product.inputs[0], product.inputs[-1], other)
     )
