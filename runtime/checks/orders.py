@@ -2,7 +2,7 @@
 GRAPHC_CHECK=meaning.
 
 Each kernel with a stated order is run once on random numbers, and must give the bits that the
-reference gives, which adds in that order (`graphc.ops.ordered_sum`). Left out are kernels with
+reference gives, which adds in that order (`graphc.ir.ordered_sum`). Left out are kernels with
 functions that NumPy rounds in another way, and those that take NumPy too long.
 """
 
