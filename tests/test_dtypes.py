@@ -167,3 +167,18 @@ def test_a_bias_is_added_before_the_sum_is_rounded(name: str, device: str) -> No
     twice = function(torch.nn.functional)(*tensors[:2]).bfloat16()
     twice += tensors[2].bfloat16().reshape([-1, *[1] * (0 if name == "linear" else exact.ndim - 2)])
     assert (want != twice.float()).any()
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("device", ["cpu", "sim"])
+def test_integers_wrap_around_and_no_compiler_thinks_otherwise(dtype: str, device: str) -> None:
+    most = np.iinfo(dtype).max
+    x = np.array([3, most - 2, most, 46341, 5], dtype)
+    compiled = graphc.compile(
+        lambda x: (x * x % x, x + 1 > x), graphc.spec(x.shape, dtype), device=device
+    )
+    with np.errstate(all="ignore"):
+        wanted = x * x % x, x + 1 > x
+    assert not wanted[1].all() and wanted[0].any()
+    for found, expected in zip(compiled(x), wanted, strict=True):
+        np.testing.assert_array_equal(found, expected)

@@ -45,12 +45,14 @@ FLAGS = (
     "-ffp-contract=off",
     "-fno-math-errno",
     "-fno-trapping-math",
+    "-fwrapv",
     "-Wno-psabi",
     "-fPIC",
     "-shared",
 )
 """Compiler flags. Never -ffast-math: it breaks NaN and turns on flush-to-zero in the whole process.
-Products and sums are fused only where the text says fma: the graph decides what is rounded."""
+Products and sums are fused only where the text says fma: the graph decides what is rounded.
+Integers wrap around, so no compiler may take `x * x % x` for 0."""
 
 _PACKAGE = Path(__file__).parent.parent.parent
 KERNEL_HEADERS = _PACKAGE / "kernels"

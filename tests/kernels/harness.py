@@ -189,9 +189,7 @@ def _garbage(type: Type) -> Array:
     return raw.view(type.numpy_dtype).reshape(type.storage_shape)
 
 
-def build(
-    nodes: Sequence[Node], target: Target | None = None, flags: tuple[str, ...] = ()
-) -> list[Built]:
+def build(nodes: Sequence[Node], target: Target | None = None) -> list[Built]:
     """Each node lowered and built; one file holds many kernels, each in a namespace."""
     target = target or cpu_target()
     named = [_renamed(n, f"k{i}_{_plain(n)}") for i, n in enumerate(nodes)]
@@ -200,9 +198,7 @@ def build(
     folder = _folder()
     with ThreadPoolExecutor(2) as pool:
         libraries = list(
-            pool.map(
-                lambda f: _compile(folder, _unity(f, target.lanes), target.lanes, flags), files
-            )
+            pool.map(lambda f: _compile(folder, _unity(f, target.lanes), target.lanes), files)
         )
     return [
         Built(node, kernel, getattr(libraries[i // PER_FILE], kernel.name))
@@ -243,13 +239,13 @@ def _folder() -> Path:
 
 
 @functools.cache
-def _compile(folder: Path, source: str, lanes: int, more: tuple[str, ...]) -> ctypes.CDLL:
+def _compile(folder: Path, source: str, lanes: int) -> ctypes.CDLL:
     """The library of a source, built once per process, with light optimisation."""
-    name = hashlib.sha256(f"{lanes} {more} {source}".encode()).hexdigest()[:16]
+    name = hashlib.sha256(f"{lanes} {source}".encode()).hexdigest()[:16]
     file = folder / f"{name}.cpp"
     file.write_text(source)
     flags = [f for f in FLAGS if f != "-O3"]
-    command = [*find_compiler().command, *flags, "-O1", "-Wall", "-Wno-psabi", *more]
+    command = [*find_compiler().command, *flags, "-O1", "-Wall", "-Wno-psabi"]
     command += [f"-DGRAPHC_LANES={lanes}", f"-I{KERNEL_HEADERS}", str(file)]
     output = file.with_suffix(".so")
     result = subprocess.run([*command, "-o", str(output)], capture_output=True, text=True)

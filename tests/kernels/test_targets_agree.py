@@ -26,9 +26,6 @@ from tests.tools import need_command
 
 FEW, MANY = 10, 25
 """Kernels in one file for each target, of which a compiler reads the headers once."""
-WRAP = ("-fwrapv",)
-"""The compiler of C++ may not take a product of integers divided by a factor for the other one,
-which it is not where it wraps around."""
 
 
 def interpreted(node: KernelNode, inputs: Sequence[Array]) -> list[Array]:
@@ -50,7 +47,7 @@ def assert_agreement(seeds: Sequence[int], folder: Path) -> None:
     programs = [RandomPointwise(seed) for seed in seeds]
     nodes = [p.node for p in programs]
     device = Played(simulator(), nodes)
-    built = zip(programs, seeds, build(nodes, flags=WRAP), build_c(nodes, folder), strict=True)
+    built = zip(programs, seeds, build(nodes), build_c(nodes, folder), strict=True)
     for program, seed, cpu, plain in built:
         with np.errstate(all="ignore"):
             want = interpreted(program.node, program.arrays)
@@ -63,7 +60,7 @@ def assert_c_is_as_cpp(seeds: Sequence[int], folder: Path) -> None:
     """Of kernels that call elementary functions, which CUDA and NumPy compute in other ways."""
     programs = [RandomPointwise(seed, functions=True) for seed in seeds]
     nodes = [p.node for p in programs]
-    built = zip(programs, seeds, build(nodes, flags=WRAP), build_c(nodes, folder), strict=True)
+    built = zip(programs, seeds, build(nodes), build_c(nodes, folder), strict=True)
     for program, seed, cpu, plain in built:
         got, want = plain.run(program.arrays), cpu.run(program.arrays)
         assert_same_bits(got, want, f"seed {seed}")
