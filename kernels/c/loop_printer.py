@@ -158,7 +158,7 @@ class _Printer:
         assert isinstance(statement, Call), f"no expression: {statement}"
         several = statement.results if len(statement.results) > 1 else ()
         made = [f"&{register.name}" for register in several]
-        settings = [re.sub(r"<(.*)>", r"(\1)", str(s)) for s in statement.settings]
+        settings = map(_setting, statement.settings)
         return f"{statement.function}({', '.join((*settings, *arguments, *made))})"
 
     def _load(self, load: Load, indices: Sequence[str]) -> str:
@@ -203,6 +203,14 @@ def _formula(formula: Formula, operands: Sequence[str], dtype: str) -> str:
         wide = formula.scalar_expression(*(f"({WORDS[dtype]}){x}" for x in operands))
         return f"({C_TYPES[dtype]})({wide})"
     return re.sub(r"\b(\w+)<([^<>]*)>\(", r"\1(\2, ", formula.scalar_expression(*operands))
+
+
+def _setting(setting: object) -> str:
+    """A template argument; of one that is a template of its own, a call."""
+    if isinstance(setting, tuple):
+        name, *settings = map(_setting, setting)
+        return f"{name}({', '.join(settings)})" if settings else name
+    return str(setting).lower() if isinstance(setting, bool) else str(setting)
 
 
 def _number(number: Literal) -> str:
