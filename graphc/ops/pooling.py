@@ -6,7 +6,7 @@ The window of output pixel (p, q) holds the places (p * stride - padding + r, q 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -86,12 +86,15 @@ class _Pooling(Window):
                 rows = slice(r, r + (p - 1) * a + 1, a)
                 yield r * columns + s, (rows, slice(s, s + (q - 1) * b + 1, b))
 
-    def scatter(self, dy: Array, size: Pair, share: Iterator[Array]) -> Array:
-        """The sum of each tap's share, where the tap's pixels lie: [n, c, h, w]."""
+    def scatter(self, dy: Array, size: Pair, share: Callable[[int], Array]) -> Array:
+        """The sum of each tap's share, where the tap's pixels lie: [n, c, h, w].
+
+        A pixel's windows are added by ascending row and column: its last tap is the first.
+        """
         (h0, w0), (h, w) = self.padding, size
         padded = np.zeros((*dy.shape[:2], h + 2 * h0, w + 2 * w0), dy.dtype)
-        for (_, (rows, columns)), part in zip(self.taps(size), share, strict=True):
-            padded[:, :, rows, columns] += part
+        for tap, (rows, columns) in reversed([*self.taps(size)]):
+            padded[:, :, rows, columns] += share(tap)
         return padded[:, :, h0 : h0 + h, w0 : w0 + w]
 
 
@@ -152,8 +155,7 @@ class MaxPool2dGrad(_Pooling):
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
         dy, index = inputs
         zero = dy.dtype.type(0)
-        share = (np.where(index == tap, dy, zero) for tap, _ in self.taps(self.size))
-        return (self.scatter(dy, self.size, share),)
+        return (self.scatter(dy, self.size, lambda tap: np.where(index == tap, dy, zero)),)
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         """What lies where each window had its largest, of the padded d: one element a window."""
@@ -200,7 +202,10 @@ class AvgPool2d(_AveragePooling):
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
         (x,) = inputs
         h, w = x.shape[2:]
-        total = self.windows(self.padded(x, 0.0)).sum(axis=-1, dtype=x.dtype)
+        windows = self.windows(self.padded(x, 0.0))
+        total = np.zeros(windows.shape[:-1], x.dtype)
+        for tap in range(windows.shape[-1]):  # one after the other, as kernels do
+            total += windows[..., tap]
         return (total / self.counts((h, w), x),)
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
@@ -226,7 +231,7 @@ class AvgPool2dGrad(_AveragePooling):
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
         (dy,) = inputs
         part = dy / self.counts(self.size, dy)
-        return (self.scatter(dy, self.size, (part for _ in self.taps(self.size))),)
+        return (self.scatter(dy, self.size, lambda _: part),)
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         """The gradient is linear: its own gradient is pooling."""
