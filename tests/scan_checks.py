@@ -57,7 +57,7 @@ class Case:
     def stages(self) -> dict[str, Graph]:
         """The program's stages, and again those behind the gradient for vectors of 16."""
         found = dict(self.program.stages)
-        later = dict(AFTER_GRADIENT)
+        later = {*dict(AFTER_GRADIENT), "order_sums"}
         first = [graph for name, graph in found.items() if name not in later][-1]
         target = Target("cpu", lanes=16)
         run_passes(
