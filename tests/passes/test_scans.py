@@ -191,7 +191,8 @@ def test_layouts_reach_the_loop_where_the_batch_fills_the_lanes() -> None:
         assert all(str(v.type.layout) == "{lanes=1x16}" for _, v in Scan.bind(scan).stacks)
     # With narrower registers the same values have lanes, so that sums have the same order.
     narrow = layout(stages("GRU")["fuse_updates"], Target("cpu", lanes=4))
-    assert str(narrow) == str(graph).replace("x16}", "x4}").replace(",16)", ",4)")
+    wide = str(graph).replace("x16}", "x4}").replace(",16)", ",4)")
+    assert str(narrow).split() == wide.split()
 
 
 def test_a_value_stacked_twice_is_stored_once_whatever_passes_are_off() -> None:
