@@ -10,10 +10,10 @@ import pytest
 import graphc
 from graphc import nn, optim
 from graphc.ir.state import PackedBuffer
+from graphc.ir.sum_order import LANES
 from graphc.passes.layout import channels
-from graphc.runtime.compilers.shared_objects import cpu_target
 
-WIDTH = cpu_target().lanes
+WIDTH = LANES
 X = np.random.default_rng(0).standard_normal((1, 3, 8, 8)).astype(np.float32)
 
 

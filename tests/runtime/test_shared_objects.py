@@ -104,7 +104,7 @@ def test_a_cxx_may_carry_flags(monkeypatch):
 def test_the_target_is_known_without_a_compiler(monkeypatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("CXX", "no-such-compiler")
-    cpu_target.cache_clear()
+    shared_objects._cpu_target.cache_clear()
     assert cpu_target().device == "cpu" and cpu_target().arch
 
 
