@@ -72,7 +72,9 @@ def test_it_is_a_choice_of_kernels(batch: int, size: int, unbuilt: None) -> None
     assert len(kernels(fast)) >= 3, "two forward, and gradients of data"
     bound = r"\w+: Winograd's F\((2 x 2|4 x 4), 3 x 3\), error at most (64|564) \* \d+ \* .*"
     assert all(re.fullmatch(bound, note) for note in kernels(fast))
-    assert str(fast.graph) == str(direct.graph)
+    # Whose sums have an order of their own, which the graph does not state.
+    stated = re.sub(r" order='[ck],r,s'", "", str(direct.graph))
+    assert re.sub(r" order='[ck],r,s'", "", str(fast.graph)) == stated
 
 
 @pytest.mark.parametrize("sizes", first_quick(2, SIZES), ids=str)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from graphc.kernels.cuda.index.segments import lower_segments
 from graphc.kernels.cuda.shared.kernel_source import (
     FEW_THREADS,
+    WARP,
     Launches,
     constant_arrays,
     index_type,
@@ -18,7 +19,6 @@ from graphc.ops.fused import KernelNode
 from graphc.ops.indexing import TakeGrad
 from graphc.ops.scatter import Scatter
 
-WARP = 32
 SCANNED = 1 << 23
 """The most index reads of all warps together for which scanning is faster than sorting."""
 

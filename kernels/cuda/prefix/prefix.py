@@ -6,6 +6,7 @@ from graphc.ir import DTYPES
 from graphc.kernels.cuda.shared.kernel_source import (
     BLOCKS,
     THREADS,
+    WARP,
     Launches,
     constant_arrays,
     index_type,
@@ -28,8 +29,6 @@ from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
 from graphc.ops.prefix import Prefix
 
-WARP = 32
-"""Threads that exchange registers."""
 FEW_COLUMNS = 16
 """Columns of a row up to which one thread has the whole row."""
 LEAST_COLUMNS = 32

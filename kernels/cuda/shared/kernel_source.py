@@ -29,6 +29,9 @@ from graphc.kernels.program.kernel import (
 from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
 
+WARP = 32
+"""Threads that exchange registers."""
+
 FEW_THREADS = 128
 """Threads of a block whose threads or warps work independently, each on its own rows."""
 SHARED_BYTES = 48 * 1024
