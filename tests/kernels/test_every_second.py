@@ -61,6 +61,6 @@ def test_gradients_of_rows_of_windows_are_those_of_numpy(
 
 
 def test_a_batch_lies_in_the_lanes_if_it_fills_them() -> None:
-    assert [n for n in range(20) if Target("cpu", 16).fills_lanes(n)] == list(range(10, 20))
-    assert [n for n in range(9) if Target("cpu", 8).fills_lanes(n)] == [5, 6, 7, 8]
+    for lanes in (4, 8, 16):  # or sums would have an order for each CPU
+        assert [n for n in range(20) if Target("cpu", lanes).fills_lanes(n)] == list(range(10, 20))
     assert not Target("cuda", 1).fills_lanes(64)
