@@ -189,8 +189,7 @@ def test_layouts_reach_the_loop_where_the_batch_fills_the_lanes() -> None:
         for value in (*scan.op.old_carries, *scan.op.new_carries, *scan.op.stacks):
             assert str(value.type.layout) == "{lanes=0x16}"
         assert all(str(v.type.layout) == "{lanes=1x16}" for _, v in Scan.bind(scan).stacks)
-    # With narrower registers the same values have lanes, so that sums have the same order.
-    narrow = layout(stages("GRU")["fuse_updates"], Target("cpu", lanes=4))
+    narrow = layout(stages("GRU")["fuse_updates"], Target("cpu", lanes=4))  # of the same values
     wide = str(graph).replace("x16}", "x4}").replace(",16)", ",4)")
     assert str(narrow).split() == wide.split()
 

@@ -100,8 +100,7 @@ def _summed(node: Node, products: Mapping[Value, Node], made: Set[Value]) -> Nod
     if fused is None:
         return node
     x, y = node.inputs
-    difference = fused[0] != fused[1]
-    if x in made and y in made and difference:
+    if x in made and y in made and fused[0] != fused[1]:  # a difference
         return node
     if x not in products and y not in products:
         return node
