@@ -123,8 +123,9 @@ def source() -> str:
         turned = "to_lanes<W, W>(x, y, 0, n);"
         lines.append(f'extern "C" void {kind}_turned({one}, {c}* y, long n) {{ {turned} }}\n')
         for reverse in ("false", "true"):
-            scan = f"across<{reverse}>({kind}::State{{load(x + i)}}).value"
-            lines.append(each(f"{kind}_sums_{reverse}", f"{one}, {c}* y", f"store(y + i, {scan});"))
+            scan = f"{kind}::State block[1] = {{{{load(x + i)}}}}; "
+            scan += f"scan_block<{reverse}, W, 1>(block); store(y + i, block[0].value);"
+            lines.append(each(f"{kind}_sums_{reverse}", f"{one}, {c}* y", scan))
     for name in ONE:
         lines.append(
             each(f"f64_{name}", "const double* x, double* y", f"store(y + i, {name}(load(x + i)));")
