@@ -31,7 +31,7 @@ from benchmarks.workload import Array, Data, Draws, Tensors, Workload
 from graphc.base.config import INSTRUCTION_SETS
 from graphc.ir.state import elements
 from graphc.program import Program
-from graphc.runtime.cpu.executable import _types
+from graphc.runtime.cpu.executable import types_in
 from graphc.runtime.plan.plan import Launch, Step
 
 
@@ -226,7 +226,7 @@ def _traces(workload: Workload, mode: str, variants: Iterable[Variant]) -> list[
 
 def _written(program: Program, inputs: list[Array]) -> Trace:
     executable: Any = program._executable
-    types, trace = _types(executable.plan, executable._graph), Trace()
+    types, trace = types_in(executable.plan, executable._graph), Trace()
 
     def record(step: Step, _: object, io: Any, iterations: Any, reads: object) -> None:
         for place in step.writes if isinstance(step, Launch) else ():

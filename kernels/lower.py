@@ -9,12 +9,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from graphc.base.target import Target
-from graphc.ir import Node
+from graphc.ir import FLOATS, Node
 from graphc.kernels.program.calls import Call
 from graphc.kernels.program.joined import JoinedStep
 from graphc.kernels.program.kernel import GridLaunch, Kernel
+from graphc.ops.base import Contraction, Op
 from graphc.ops.fused import KernelNode
 
 CALLS_PER_NODE = 8
@@ -35,10 +37,11 @@ def lower(
         if target.device == "cpu":
             from graphc.kernels.cpu.lower import lower_cpu
 
-            return lower_cpu(node, target)
+            return _with_sums(lower_cpu(node, target), node, target)
         from graphc.kernels.cuda.lower import lower_cuda
 
-        return lower_cuda(node, target, in_loop=in_loop, aligned_with=aligned_with)
+        kernel = lower_cuda(node, target, in_loop=in_loop, aligned_with=aligned_with)
+        return _with_sums(kernel, node, target)
 
 
 def lower_step(node: KernelNode, all_steps: Kernel, target: Target) -> Kernel | None:
@@ -70,10 +73,12 @@ def candidates(node: Node, target: Target, in_loop: bool = False) -> list[Kernel
         if target.device == "cpu":
             from graphc.kernels.cpu.contract.contract import contract_candidates
 
-            return list(contract_candidates(node, target))
-        from graphc.kernels.cuda.lower import cuda_candidates
+            found = list(contract_candidates(node, target))
+        else:
+            from graphc.kernels.cuda.lower import cuda_candidates
 
-        return cuda_candidates(node, target, in_loop)
+            found = cuda_candidates(node, target, in_loop)
+        return [_with_sums(kernel, node, target) for kernel in found]
 
 
 def joined_kernel(name: str, parts: Sequence[JoinedStep], arguments: int) -> Kernel:
@@ -104,6 +109,24 @@ def call_kernel(node: KernelNode, call: Call, library: str, rank: int, workspace
     from graphc.kernels.cuda.libraries import call_kernel
 
     return call_kernel.call_kernel(node, call, library, rank, workspace)
+
+
+def _with_sums(kernel: Kernel, node: Node, target: Target) -> Kernel:
+    """The kernel of a node with the promise of its sums."""
+    ops = [*_accumulating(node)]
+    if not ops:
+        return kernel
+    own = any(isinstance(op, Contraction) and not op.order for op in ops)
+    return replace(kernel, sums="own" if own or not target.kind.vectors else "stated")
+
+
+def _accumulating(node: Node) -> Iterator[Op]:
+    """The ops of a node that add floats."""
+    if isinstance(node, KernelNode):
+        for inner in node.body.nodes:
+            yield from _accumulating(inner)
+    elif node.op.accumulates and node.outputs[0].type.dtype in FLOATS:
+        yield node.op
 
 
 @contextmanager

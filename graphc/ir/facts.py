@@ -74,6 +74,11 @@ class Facts:
     """The elements of the first output are the largest of some of the input's."""
 
     @property
+    def accumulates(self) -> bool:
+        """The output's elements are sums or products of many: of floats, the order decides bits."""
+        return False
+
+    @property
     def array(self) -> Array | None:
         """The elements of the output, if the op holds them."""
         return None

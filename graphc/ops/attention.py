@@ -41,6 +41,10 @@ class _Attention(Op):
     rounded: str = ""
     """What weights are rounded to before they are multiplied: "tf32", "bf16", "f16"; or "", not."""
 
+    @property
+    def accumulates(self) -> bool:
+        return True
+
     def operands(self, inputs: Sequence[Any]) -> dict[str, Any]:
         """The inputs by name: mask is not always there, counter where there is dropout."""
         names = [*self.roles]

@@ -145,6 +145,10 @@ class Reduction(Op):
     keepdims: bool
 
     @property
+    def accumulates(self) -> bool:
+        return self.combine in ORDERED
+
+    @property
     def reduced_axes(self) -> tuple[int, ...]:
         return self.axes
 
@@ -214,6 +218,10 @@ class Contraction(Op):
 
     contracts: ClassVar[bool] = True
     in_memory: ClassVar[slice] = slice(None)
+
+    @property
+    def accumulates(self) -> bool:
+        return True
 
     def evaluate(self, *inputs: Array) -> tuple[Array, ...]:
         if not self.order:

@@ -133,6 +133,10 @@ class TakeGrad(Index):
     name: ClassVar[str] = "take_grad"
     own_template: ClassVar[str] = "index"
 
+    @property
+    def accumulates(self) -> bool:
+        return True
+
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         indices, dy = inputs
         check_dtype("take_grad", indices.dtype, PLACES, inputs)

@@ -145,6 +145,10 @@ class MaxPool2dGrad(_Pooling):
     size: Pair
     name: ClassVar[str] = "max_pool2d_grad"
 
+    @property
+    def accumulates(self) -> bool:
+        return True
+
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         dy, index = inputs
         x = Type((*dy.shape[:2], *self.size), dy.dtype)
@@ -176,6 +180,10 @@ class MaxPool2dGrad(_Pooling):
 @dataclass(frozen=True)
 class _AveragePooling(_Pooling):
     count_include_pad: bool
+
+    @property
+    def accumulates(self) -> bool:
+        return True
 
     def counts(self, size: Pair, like: Array) -> Array:
         """The divisor of each window: its places, or those within the input."""

@@ -43,6 +43,10 @@ class Prefix(Op):
     combine: ClassVar[Combine]
     accepts: ClassVar[tuple[str, ...]] = NUMBERS
 
+    @property
+    def accumulates(self) -> bool:
+        return not self.combine.picks
+
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         (x,) = inputs
         assert 0 <= self.axis < x.rank, (self.axis, x)

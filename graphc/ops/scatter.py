@@ -36,6 +36,10 @@ class Scatter(Index):
     name: ClassVar[str] = "scatter"
     own_template: ClassVar[str] = "scatter"
 
+    @property
+    def accumulates(self) -> bool:
+        return self.combine in ("sum", "prod")
+
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         x, indices, source = inputs
         assert self.combine == "replace" or self.combine in _COMBINE, self.combine

@@ -6,6 +6,7 @@ import functools
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from graphc.ir import Node, Value
 from graphc.kernels.program.calls import Call
@@ -82,6 +83,10 @@ class Kernel:
     gaps: tuple[tuple[int, ...], ...] = ()
     """On CUDA, for each output: (period, live) if it writes only the first `live` of every `period`
     bytes, as the rest is padding; () if it writes all. Empty if no output has padding."""
+    sums: Literal["none", "stated", "own"] = "none"
+    """The order in which it adds floats: `stated` if the node or its op states it, so that every
+    CPU and every batch gives the same bits; `own` if it is the kernel's, and holds on this device;
+    `none` if it adds none."""
     note: str = ""
     """How it computes, for the plan's notes."""
     choice: str = ""

@@ -256,7 +256,7 @@ class CpuExecutable:
                 raise RunError(Nan(binding.value).message)
 
     def _play_checked(self, io: Sequence[Array]) -> None:
-        types, nodes = _types(self.plan, self._graph), kernels_of(self._graph)
+        types, nodes = types_in(self.plan, self._graph), kernels_of(self._graph)
 
         def play(first: int, last: int, iterations: dict[int, int]) -> None:
             """Tasks `first` to `last` (exclusive) in these iterations of the loops around them."""
@@ -374,7 +374,8 @@ class _Segment:
         return place.start, place.stop
 
 
-def _types(plan: Plan, graph: Graph | None) -> dict[str, Type]:
+def types_in(plan: Plan, graph: Graph | None) -> dict[str, Type]:
+    """The types of a plan's values, by name: all that kernels make if the graph is given."""
     bindings = (*plan.state, *plan.inputs, *plan.outputs)
     return {b.value.name: b.value.type for b in bindings} | value_types(graph)
 

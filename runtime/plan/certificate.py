@@ -29,6 +29,8 @@ class Certificate:
     """The most bytes live at once over the serial order."""
     digest: str
     """The digest of the verified plan."""
+    sums: str = ""
+    """The kernels that add floats in the order stated, and those with an order of their own."""
     meaning: str = ""
     """The result of comparing the graph with its trace, as in the plan's notes; "" if not
     compared."""
@@ -47,5 +49,5 @@ class Certificate:
             f"{self.events} events, {self.waits} waits, {self.needed} of them needed{loops}; "
             f"{self.pairs} pairs over {self.accesses} accesses are ordered; peak "
             f"{self.peak_bytes} bytes, lower bound {self.lower_bound_bytes} bytes{price}; "
-            f"{self.digest}{f'; {self.meaning}' if self.meaning else ''}"
+            f"{'; '.join(filter(None, (self.digest, self.sums, self.meaning)))}"
         )

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from graphc.base.errors import PlanError
+from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.plan.certificate import Certificate
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Range, Record, Step, Wait, all_steps
 from graphc.runtime.proof.joined_proof import check_joined
@@ -66,8 +67,19 @@ def _certificate(name: str, plans: Sequence[Plan], pairs: int) -> Certificate:
         peak_bytes=max(plan.peak_bytes for plan in plans),
         lower_bound_bytes=max(plan.lower_bound_bytes for plan in plans),
         digest=hashlib.sha256(repr(parts).encode()).hexdigest()[:16],
+        sums=_sums(k for p in plans for k in p.kernels.values()),
         meaning="; ".join(n for p in plans for n in p.notes if n.startswith("meaning:")),
     )
+
+
+def _sums(kernels: Iterable[Kernel]) -> str:
+    """The promises of kernels that add floats, in words; "" if none does."""
+    found = {k.name: k.sums for k in kernels if k.sums != "none"}
+    own = [name for name, promise in found.items() if promise == "own"]
+    stated = len(found) - len(own)
+    words = [f"{stated} kernels add in the order stated"] if stated else []
+    words += [f"{len(own)} in an order of their own: {', '.join(own)}"] if own else []
+    return f"sums: {', '.join(words)}" if words else ""
 
 
 def _needed(steps: Sequence[Step], beginning: int = 0) -> int:
