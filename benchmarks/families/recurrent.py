@@ -79,6 +79,6 @@ class Recurrent(Workload):
 WORKLOADS = tuple(
     Recurrent(f"{cell}-h{hidden}-b{batch}", batch, cell=cell, hidden=hidden)
     for cell in GATES
-    for hidden, batch in ((64, 256), (256, 32), (1024, 32))
+    for hidden, batch in ((128, 1), (64, 256), (256, 32), (1024, 32))
 )
 LARGER = tuple(Recurrent(f"{cell}-h512-b64", 64, cell=cell, hidden=512, steps=64) for cell in GATES)

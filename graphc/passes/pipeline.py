@@ -29,7 +29,7 @@ fuse_axis           before what it absorbs finds a home elsewhere
 fuse_pointwise      what is left; every node is a kernel afterwards
 fuse_updates        after fusion, when an update rule is one kernel per parameter
 layout              late: it needs to know the kernels, and decides once for each
-lane_weights        behind layout: it looks at kernels with the batch in the lanes
+lane_weights        behind layout: it looks at kernels that have the batch in the lanes, or not
 channel_lanes       it looks at kernels that the batch's lanes left row-major
 channels_last       likewise, for devices whose kernels copy several elements at once
 fuse_columns        behind layouts, which look at kernels of one contraction or of reductions alone

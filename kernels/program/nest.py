@@ -235,11 +235,14 @@ def _cut_read(read: Read, axis: int, size: int) -> Read:
     def border(old: Border) -> Border:
         return replace(old, coefficients=_cut(old.coefficients, axis, size))
 
-    assert read.lanes != axis, "sections do not cut an axis with lanes"
     lanes = read.lanes if read.lanes is None or read.lanes < axis else read.lanes + 1
+    strides = _cut(read.strides, axis, size)
+    if read.lanes == axis:
+        assert size % read.width == 0, "sections are whole blocks of lanes"
+        strides = (*strides[:axis], size // read.width * read.block, *strides[axis + 1 :])
     return replace(
         read,
-        strides=_cut(read.strides, axis, size),
+        strides=strides,
         borders=tuple(map(border, read.borders)),
         quotients=tuple(replace(q, border=border(q.border)) for q in read.quotients),
         lanes=lanes,

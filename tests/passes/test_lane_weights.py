@@ -1,13 +1,15 @@
-"""Large weights of loops: read by whole cache lines."""
+"""Weights in lanes: those of products that would transpose them, and large ones of loops."""
 
 import sys
 
 import numpy as np
+import pytest
 
 import graphc
-from graphc import optim
+from graphc import nn, optim
+from graphc.ir.interpret import evaluate
 from graphc.nn import LSTM
-from graphc.ops.loops.scan import Scan
+from graphc.ops.loops.scan import Scan, bodies
 from tests.passes.meaning import assert_same_meaning
 
 
@@ -60,3 +62,51 @@ def test_training_is_the_same_either_way(monkeypatch):
         train = program(16)
         losses.append([float(train(x)) for _ in range(3)])
     np.testing.assert_allclose(*losses, rtol=1e-5)
+
+
+def layouts_read(graph):
+    """The layouts of the weights that products read, loops included."""
+    nodes = [n for g in (graph, *bodies(graph)) for n in g.nodes]
+    products = [n for n in nodes if getattr(n.op, "template", "") == "contract"]
+    return [n.inputs[1].type.layout.axis for n in products]
+
+
+def test_a_weight_that_no_call_changes_is_laid_out_once(unbuilt):
+    model = nn.Linear(20, 37)
+    forward = graphc.compile(model, graphc.spec((5, 20)), device="cpu")
+    assert layouts_read(forward.graph) == [0]
+    assert len(forward.plan.steps) == 1
+    specs = graphc.spec((5, 20)), graphc.spec((5, 37))
+    update = optim.SGD(lr=0.1)
+    step = graphc.compile(lambda m, x, y: graphc.mse_loss(m(x), y), model, *specs, update=update)
+    assert 0 not in layouts_read(step.graph)
+
+
+def test_few_features_do_not_fill_a_register(unbuilt):
+    forward = graphc.compile(nn.Linear(20, 7), graphc.spec((5, 20)), device="cpu")
+    assert layouts_read(forward.graph) == [None]
+
+
+def test_a_loop_reads_its_weights_in_lanes_if_gates_are_whole_blocks(unbuilt):
+    layouts = {}
+    for hidden in (20, 32):
+        forward = graphc.compile(LSTM(8, hidden), graphc.spec((3, 2, 8)), device="cpu")
+        (loop,) = (n.op.body for n in forward.graph.nodes if isinstance(n.op, Scan))
+        layouts[hidden] = layouts_read(loop)
+    assert layouts == {20: [None], 32: [0]}
+
+
+@pytest.mark.parametrize("isa", ["sse2", "avx2", "avx512"])
+def test_products_of_laid_out_weights_are_those_of_the_reference(isa, monkeypatch):
+    monkeypatch.setenv("GRAPHC_ISA", isa)
+    graphc.seed(0)
+    model = nn.Sequential(nn.Linear(17, 37), nn.ReLU(), nn.Linear(37, 10))
+    x = np.random.default_rng(0).standard_normal((5, 17)).astype(np.float32)
+    forward = graphc.compile(model, x, device="cpu", training=False)
+    meaning = graphc.compile(model, x, device="reference", training=False)
+    for _ in range(2):
+        (want,), _ = evaluate(forward.graph, [x], forward.state_dict())
+        assert np.array_equal(forward(x), want)
+        np.testing.assert_allclose(want, meaning(x), rtol=1e-4, atol=1e-5)
+        weights = {name: 2 * array for name, array in model.state_dict().items()}
+        model.load_state_dict(weights)  # changes what is laid out

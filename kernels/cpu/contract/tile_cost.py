@@ -82,8 +82,10 @@ class TileCost:
         self.y_streams = streams and self.y_stride > roles.width
         self.row_stride = 0 if roles.rows is None else self._stride(x, roles.rows)
         scattered = not roles.lanes_summed and contiguous not in (None, roles.lane)
-        # Rows a multiple of a page apart share one set of the first-level cache.
-        self.ways = roles.target.caches.first // math.gcd(roles.itemsize * self.row_stride, PAGE)
+        # Lines a multiple of a page apart share one set of the first-level cache.
+        self.ways = self._ways(self.row_stride)
+        column = 0 if roles.packed or roles.columns is None else self._stride(y, roles.columns)
+        self.y_ways = self._ways(column)
         self.x_laned = roles.lane_stride(x) != 0
         self.store = 6.0 if roles.lanes_summed else 2.0 + (4 * roles.width if scattered else 0)
 
@@ -92,6 +94,10 @@ class TileCost:
         stride = self.roles.lane_stride(read)
         cycles = LOAD_CYCLES.get(stride, 1.0 * self.roles.width)
         return cycles * self.roles.registers if stride else cycles
+
+    def _ways(self, stride: int) -> int:
+        """Lines `stride` elements apart that the first-level cache holds."""
+        return self.roles.target.caches.first // math.gcd(self.roles.itemsize * stride, PAGE)
 
     def _stride(self, read: Read, axis: int) -> int:
         if axis == read.lanes:
@@ -178,7 +184,8 @@ class TileCost:
         if self.y_streams:
             lines += 6.0 * self.roles.registers * of_y
         of_x = together * min(1.0, self.x_stride / self.line) / 2
-        return lines + of_x + 2.2 * max(0, mr - self.ways)
+        crowded = max(0, mr - self.ways) + max(0, no * nc - self.y_ways)
+        return lines + of_x + 2.2 * crowded
 
     def _lines(self, stride: int) -> float:
         """Cache lines of a register `stride` elements after the one before, with a surcharge for
