@@ -17,7 +17,7 @@ row-major, 227 so, 60 vectors 142 and 195.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 
 from graphc.base.target import Target
@@ -28,7 +28,6 @@ from graphc.ir.sum_order import LANES
 from graphc.ops.fused import KernelNode
 from graphc.ops.layout import Relayout
 from graphc.ops.loops.scan import BoundScan, Scan
-from graphc.ops.view import PermuteDims
 from graphc.passes.layout.layout import with_types
 
 LEAST_CACHES = 2
@@ -79,9 +78,7 @@ class _Conversion:
         if old in body.outputs:
             return loop.node
         large = value.type.nbytes >= self.least_bytes
-        transposed = readers and all(
-            isinstance(n, KernelNode) and _transposes(n, old) for n in readers
-        )
+        transposed = _all_kernels(readers, old, _transposes)
         if not transposed and not (large and self._gains(old, readers)):
             return loop.node
         laned = self._convert(value, loop.node)
@@ -95,12 +92,10 @@ class _Conversion:
         return replace(loop, constants=tuple(constants)).rebuilt(nodes)
 
     def _gains(self, weight: Value, readers: list[Node]) -> bool:
-        if weight.type.layout != ROW_MAJOR or weight.type.rank != 2 or not readers:
+        if weight.type.layout != ROW_MAJOR or weight.type.rank != 2:
             return False
         whole = weight.type.shape[0] % LANES == 0
-        return whole and all(
-            isinstance(n, KernelNode) and _reads_along_rows(n, weight) for n in readers
-        )
+        return whole and _all_kernels(readers, weight, _reads_along_rows)
 
     def _convert(self, value: Value, reader: Node) -> Value:
         if value not in self.laned:
@@ -108,6 +103,13 @@ class _Conversion:
             self.laned[value] = laned = Value(self.names.fresh(f"{value.name}.lanes"), type)
             self.nodes.append(Node(Relayout(self.layout), (value,), (laned,), reader.where))
         return self.laned[value]
+
+
+def _all_kernels(
+    readers: Sequence[Node], weight: Value, reads: Callable[[KernelNode, Value], bool]
+) -> bool:
+    """Return whether there are readers of the weight, all kernels that read it in this way."""
+    return bool(readers) and all(isinstance(n, KernelNode) and reads(n, weight) for n in readers)
 
 
 def _reads_along_rows(node: KernelNode, weight: Value) -> bool:
@@ -134,8 +136,8 @@ def _transposes(node: KernelNode, weight: Value) -> bool:
     place = node.body.inputs[node.inputs.index(weight)]
     x, operand = product.inputs
     (view, *others) = node.body.consumers.get(place, [])
-    turned = isinstance(view.op, PermuteDims) and view.output == operand
-    return turned and not others and x.type.layout == ROW_MAJOR
+    transposed = view.output == operand and view.op.axis_map(place.type) == (((1, 0),),)
+    return transposed and not others and x.type.layout == ROW_MAJOR
 
 
 def _product(node: KernelNode) -> Node | None:
