@@ -11,7 +11,7 @@ from graphc.functions import *  # noqa: F403
 from graphc.functions.hints import missing as _missing
 from graphc.gradients.reverse import grad, value_and_grad
 from graphc.nn.initialize import seed
-from graphc.program import Program, compile
+from graphc.program import Buckets, Program, SizedProgram, compile
 from graphc.program.debug_print import show, tap
 from graphc.program.tracing import trace
 from graphc.program.vmap import vmap
@@ -22,11 +22,13 @@ from graphc.trace import Tensor, spec
 __version__ = "0.2.0"
 
 __all__ = [
+    "Buckets",
     "CompileError",
     "GraphError",
     "PlanError",
     "Program",
     "RunError",
+    "SizedProgram",
     "Tensor",
     "compile",
     "from_torch",

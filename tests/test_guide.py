@@ -24,6 +24,7 @@ SECTIONS = [
     "Between gradients and update",
     "Custom state",
     "Several programs on one model",
+    "Batches and sequences of any size",
     "Loops over time",
     "Vectorizing with vmap",
     "Generation with a cache",

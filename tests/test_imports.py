@@ -53,6 +53,8 @@ LAZY = {
     "program.program": "looking at a program is not part of compiling one",
     "pytorch": "PyTorch is an optional package",
     "program.compiler": "passes are imported by the first compile",
+    "program.options": "passes likewise",
+    "program.sizes": "looking at a program is not part of compiling one",
     "program.loading": "lowering and devices likewise",
     "program.plan_cache": "the runtime likewise",
     "kernels.lower": "a device's printer is imported when a kernel is lowered for it",

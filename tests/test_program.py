@@ -25,7 +25,7 @@ def test_another_batch_size_names_compile():
         trainer()(XS[:3], YS)
     assert message(error) == (
         "loss_fn: x is f32[4,6], got float32[3,6]; "
-        "shapes are fixed: compile the function for this batch size too"
+        "shapes are fixed, but a program of graphc.spec(('batch', 6)) takes every size"
     )
 
 

@@ -77,7 +77,7 @@ def test_a_mistake_in_a_function_is_named(
 
 
 def test_a_shape_holds_extents() -> None:
-    message = "spec: a shape holds non-negative integers, got (-1,)"
+    message = "spec: a shape holds non-negative integers and names like 'batch', got (-1,)"
     with pytest.raises(GraphError, match=f"^{re.escape(message)}$"):
         spec((-1,))
 

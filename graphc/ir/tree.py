@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from graphc.ir import Type
+from graphc.ir import NamedType, Type
 
 Path = str
 
@@ -30,7 +30,7 @@ def is_record(tree: Any) -> bool:
     """Return whether this is a user's dataclass object, and no module."""
     if not hasattr(type(tree), "__dataclass_fields__"):
         return False
-    return not isinstance(tree, Type) and not hasattr(tree, "named_parameters")
+    return not isinstance(tree, Type | NamedType) and not hasattr(tree, "named_parameters")
 
 
 def leaves(tree: Any, path: Path = "", above: tuple[Any, ...] = ()) -> Iterator[tuple[Path, Any]]:

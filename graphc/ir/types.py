@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,6 +134,27 @@ class Type:
 
     def with_layout(self, layout: Layout) -> Type:
         return Type(self.shape, self.dtype, layout)
+
+
+@dataclass(frozen=True)
+class NamedType:
+    """The type of an input some of whose axes have a name in place of a size."""
+
+    shape: tuple[int | str, ...]
+    """Elements per axis, or the axis's name."""
+    dtype: str = "f32"
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+    @property
+    def names(self) -> tuple[tuple[int, str], ...]:
+        """(axis, name) of each axis that has a name."""
+        return tuple((axis, n) for axis, n in enumerate(self.shape) if isinstance(n, str))
+
+    def at(self, sizes: Mapping[str, int]) -> Type:
+        """Return the type where the names have these sizes."""
+        return Type(tuple(sizes[n] if isinstance(n, str) else n for n in self.shape), self.dtype)
 
 
 @dataclass(frozen=True)

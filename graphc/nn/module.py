@@ -119,10 +119,11 @@ class Module:
         It is what `train` or `eval` set last. Before that it is the mode of the calling module, and
         of the outermost one compile's `training`; outside of traced functions it is True.
         """
-        if hasattr(self, "_own_training"):
-            return self._own_training
-        builder = innermost_builder()
-        return True if builder is None else builder.training
+        own, builder = getattr(self, "_own_training", None), innermost_builder()
+        if builder is None:
+            return own is not False
+        own = builder.modes.get(id(self), own)
+        return builder.training if own is None else own
 
     @training.setter
     def training(self, mode: bool) -> None:

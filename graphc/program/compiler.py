@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from graphc.base import config
 from graphc.base.files import unused_folder
 from graphc.base.messages import decide, decisions
 from graphc.base.source_lines import error
 from graphc.ir import Graph, tree
 from graphc.ir.failures import stage
 from graphc.ir.state import StateBuffer
-from graphc.nn.selection import Selection
 from graphc.ops.constant import PLACED, Constant
 from graphc.ops.loops.scan import bodies
-from graphc.optim.rule import Rule
-from graphc.program.loading import default_device, load, target_of
+from graphc.program.buckets import Buckets, buckets_of, has_names
+from graphc.program.loading import load
 from graphc.program.loading import make_plan_of as make_plan_of
+from graphc.program.options import Options
 from graphc.program.plan_cache import PlanCache
 from graphc.program.program import Program as Program
-from graphc.program.tracing import collector_paused, trace_function
+from graphc.program.sizes import SizedProgram
+from graphc.program.tracing import Common, collector_paused, trace_function
 from graphc.program.update import Differentiated, Update
 
 if TYPE_CHECKING:  # nothing of it is needed before something is compiled
@@ -44,6 +41,8 @@ def compile(
     seed: int | None = None,
     disable: Iterable[str] = (),
     memory: int | str | None = None,
+    batch: Buckets | None = None,
+    sizes: Mapping[str, Buckets] | None = None,
 ) -> Program:
     """Compile `fn(*args)`, or a whole training step with `update`, to a program.
 
@@ -79,9 +78,13 @@ def compile(
         memory: The most bytes of work memory, such as 1500000 or "2G", for which streams, fusion
             and stored results are given up; "lean", as little as 25 % more time buys; or "search",
             a tighter packing within seconds. Results have the same bits in any case.
+        batch: The buckets of the axis "batch": short for `sizes={"batch": batch}`.
+        sizes: The `Buckets` of named axes, by name, such as `{"time": graphc.Buckets(32, 64)}`.
 
     Returns:
-        A `Program`.
+        A `Program`; a `SizedProgram`, which takes every size, if an axis of a spec has a name. As
+        `jax.jit` and `torch.compile(dynamic=False)` do, that traces the function again for each
+        size that it meets. Its plans share all state.
 
     Raises:
         GraphError: The function, its arguments or a setting is wrong.
@@ -98,57 +101,44 @@ def compile(
         >>> bool(step(x, y) > step(x, y))
         True
     """
+    options = Options.of(
+        update, train, device, streams, threads, precision, tune, training, seed, disable, memory
+    )
+    buckets = buckets_of(batch, sizes)
+    if has_names(args):
+        return SizedProgram(fn, args, buckets, options, _compiled)
+    if buckets:
+        raise error(f"sizes: expected names of axes in the specs, got {next(iter(buckets))!r}")
+    return _compiled(fn, args, options)
+
+
+def _compiled(
+    fn: Callable[..., Any], args: Sequence[Any], options: Options, common: Common | None = None
+) -> Program:
+    """Return the program of specs without names."""
     from graphc.kernels.program.sum_orders import order_sums
     from graphc.ops.loops.bodies import through_bodies
-    from graphc.passes import (
-        pipeline as passes,  # not before it is needed: they are a tenth of the package's import
-    )
+    from graphc.passes import pipeline as passes
     from graphc.passes.rewriting.runner import run_passes
 
-    disable = (disable,) if isinstance(disable, str) else disable
-    settings = config.read(streams, threads, device, tune, disable, passes.OPTIONAL, memory)
-    if precision not in passes.PRECISIONS:
-        *most, last = map(repr, passes.PRECISIONS)
-        raise error(f"precision: expected {', '.join(most)} or {last}, got {precision!r}")
-    if training not in (None, True, False):
-        raise error(f"training: expected True, False or None, got {training!r}")
-    if update is not None and not isinstance(update, Rule):
-        got = f"the class {update.__name__}" if isinstance(update, type) else type(update).__name__
-        raise error(f"update: expected a rule such as graphc.optim.SGD(lr=0.1), got {got}")
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer)):
-        raise error(f"seed: expected an integer or None, got {seed!r}")
-    if train is not None and update is None:
-        raise error("train: says what update= may change, which is not given")
-    selection = None if train is None else Selection("train", train)
-    device = settings.device or default_device()
-    target = replace(
-        target_of(device),
-        splits_products=precision == "float32x3",
-        transforms_tiles=precision == "winograd",
-        joins_launches="join_launches" not in settings.disable,
-    )
+    settings, update, target = options.settings, options.update, options.target
     stages: dict[str, Graph] = {}
 
     def hook(name: str, graph: Graph) -> None:
         stages[name] = graph
 
     with collector_paused(), decisions() as notes:
-        traced = trace_function(
-            fn,
-            args,
-            update is not None if training is None else training,
-            seed,
-            "bounds" in settings.check,
-        )
+        bounds = "bounds" in settings.check
+        traced = trace_function(fn, args, options.training, options.seed, bounds, common)
         outputs = [t for _, t in tree.leaves(traced.outputs)]
         graph = traced.builder.graph([*outputs, *(s.tensor for s in traced.builder.shown)])
         hook("trace", graph)
-        step = None if update is None else Update.of(traced, update, selection)
+        step = None if update is None else Update.of(traced, update, options.selection)
         before = _enabled(passes.BEFORE_GRADIENT, settings.disable)
         # A library computes a contraction, and nothing that its kernel would do besides.
         own = ["fuse_columns", "fuse_rows", "fuse_products"] if settings.libraries else []
         left_out = (*settings.disable, *own)
-        after = _enabled(passes.after_gradient(precision), left_out)
+        after = _enabled(passes.after_gradient(options.precision), left_out)
         after.append(("order_sums", through_bodies(order_sums)))
 
         def differentiated() -> Differentiated:
@@ -166,7 +156,9 @@ def compile(
             return stages
 
         plan: Plan | None
-        remembered = PlanCache(graph, traced.builder.buffers, step, target, settings, precision)
+        remembered = PlanCache(
+            graph, traced.builder.buffers, step, target, settings, options.precision
+        )
         found = remembered.find()
         if found:
             executable, plan, state = found
@@ -182,7 +174,9 @@ def compile(
                 with stage("meaning"):
                     decide(str(check(stages)))
             state = _bind(optimised, whole.buffers, stages)
-            executable, plan, made = load(optimised, device, target, state, settings, notes, key)
+            executable, plan, made = load(
+                optimised, options.device, target, state, settings, notes, key
+            )
             if made is not None:
                 hook(*made)
     program = Program(

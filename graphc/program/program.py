@@ -94,7 +94,6 @@ class Program:
         self._single = isinstance(traced.outputs, Tensor) and not traced.builder.shown
         """Whether the outputs are one array and nothing else."""
         self.taps: dict[str, Array] = {}
-        """What `graphc.tap` asked for, as of the last call; by name."""
         self._run: Callable[[Sequence[Any]], list[Array]]
         self._run = executable.run_checked if "nan" in check else executable.run
         self._explainer: Explainer | None = None
@@ -130,7 +129,10 @@ class Program:
             GraphError: An array's shape or dtype is not that of its spec. As after any error before
                 the first kernel, the state is unchanged.
         """
-        arrays = self._arguments(args, named)
+        return self._called(self._arguments(args, named))
+
+    def _called(self, arrays: Sequence[Array]) -> Any:
+        """The results for checked arrays, in the order of the graph's inputs."""
         self._check_trainable()
         if self._changes != changes.count:
             self._check_structure()
@@ -205,7 +207,8 @@ class Program:
             >>> step.lr
             0.01
         """
-        return float(self._rule().rate_at(self._clock.finished))
+        rule = self._rule()
+        return float(rule.rate_at(rule.step if self._clock is None else self._clock.finished))
 
     @lr.setter
     def lr(self, value: float) -> None:
@@ -269,9 +272,12 @@ class Program:
             A table of calls, time, share, bytes, FLOP/s and distance to the machine's limits per
             kernel, and the time of a whole call.
         """
+        return self._profiled(self._arguments(args, named), repeats)
+
+    def _profiled(self, arrays: Sequence[Array], repeats: int = 20) -> Profile:
         from graphc.inspect.profile import profile_of
 
-        return profile_of(self, self._executable, self._arguments(args, named), repeats)
+        return profile_of(self, self._executable, arrays, repeats)
 
     def explain(self, what: Any) -> Explanation:
         """Explain a decision of the compiler.
@@ -286,9 +292,9 @@ class Program:
         Raises:
             GraphError: Nothing has this name.
         """
-        if self._explainer is None:
-            from graphc.inspect.explain import Explainer
+        from graphc.inspect.explain import Explainer
 
+        if self._explainer is None:
             self._explainer = Explainer(self)
         return self._explainer.explain(what)
 
@@ -301,11 +307,10 @@ class Program:
         Returns:
             The table of `profile`.
         """
-        from graphc.inspect.profile import profile_of
         from graphc.runtime.tuning.stream_autotuner import filled
 
         inputs = [filled(t.shape, t.numpy_dtype) for _, t in self._arguments.inputs]
-        return profile_of(self, self._executable, inputs, repeats)
+        return self._profiled(inputs, repeats)
 
     def profile_at_exit(self) -> None:
         """Print a profile when the process ends, measured with the arrays of the first call."""
@@ -315,16 +320,11 @@ class Program:
             import atexit
 
             kept = [np.array(array) if isinstance(array, np.ndarray) else array for array in arrays]
-            atexit.register(self._print_profile, kept)
+            atexit.register(lambda: print(self._profiled(kept), file=sys.stderr))
             self._run = run
             return run(arrays)
 
         self._run = first
-
-    def _print_profile(self, arrays: Sequence[Array]) -> None:
-        from graphc.inspect.profile import profile_of
-
-        print(profile_of(self, self._executable, arrays, 20), file=sys.stderr)
 
     def memory(self) -> MemoryReport:
         """Return a report on work memory: its peak, and what would lower it."""
@@ -373,10 +373,13 @@ class Program:
 
     def _reported(self, args: Sequence[Any], named: Mapping[str, Any], measure: bool) -> Any:
         """What a report shows of this program."""
+        arrays = self._arguments(args, named) if args or named else None
+        return self._report_of(arrays, measure)
+
+    def _report_of(self, arrays: Sequence[Array] | None, measure: bool) -> Any:
         from graphc.report import data
         from graphc.report.measure import measured
 
-        arrays = self._arguments(args, named) if args or named else None
         timed = self.plan if measure and self.target.kind is not SIMULATOR else None
         times = None if timed is None else measured(self, timed, self._executable, arrays)
         return data.program_data(self, times, getattr(self._executable, "threads", 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, overload
@@ -14,12 +14,13 @@ import numpy as np
 from graphc.base.source_lines import error
 from graphc.functions.array.linear.matrix_trace import trace as matrix_trace
 from graphc.functions.array.tensors import as_tensor
-from graphc.ir import Graph, Type, dtype_name, tree
+from graphc.ir import Graph, NamedType, Type, dtype_name, tree
+from graphc.ir.state import StateBuffer
 from graphc.nn.initialize import draw_key
 from graphc.nn.module import Module
 from graphc.nn.parameter import Parameter
 from graphc.trace import Builder, Operand, Tensor, current_builder
-from graphc.trace.arguments import Static
+from graphc.trace.arguments import SPECS, Static
 
 
 @dataclass
@@ -82,49 +83,90 @@ def trace(fn: Any, *args: Any, training: bool = False, seed: int = 0, **more: An
     return traced.builder.graph([t for _, t in tree.leaves(traced.outputs)])
 
 
+@dataclass(frozen=True)
+class Common:
+    """What the traces of one function for several sizes have in common."""
+
+    modes: Mapping[int, bool | None] = field(default_factory=dict)
+    """What `train` or `eval` had said of each module when `compile` was called, by identity."""
+    random: Mapping[str, StateBuffer] = field(default_factory=dict)
+    """Where random ops count their calls, and the key that they count from."""
+
+    @classmethod
+    def of(cls, holders: Sequence[tuple[str, Module | Parameter]], seed: int | None) -> Common:
+        """Return the modes of modules as they are now, and buffers for the random ops."""
+        random = {"random.step": StateBuffer(0, np.int32)}
+        if seed is None:
+            random["random.key"] = StateBuffer(draw_key(), np.int32)
+        held = [holder for _, holder in holders if isinstance(holder, Module)]
+        modules = [module for holder in held for module in holder.modules()]
+        return cls({id(m): getattr(m, "_own_training", None) for m in modules}, random)
+
+
 def trace_function(
     fn: Callable[..., Any],
     args: Sequence[Any],
     training: bool,
     seed: int | None,
     bounds: bool = False,
+    common: Common | None = None,
 ) -> Traced:
     """Run `fn` on symbolic tensors in place of the specs.
 
     `bounds` records the ranges of indices. Without a seed, a program with random ops draws a key of
     its own.
     """
-    if isinstance(fn, type) or not callable(fn):
-        got = f"the class {fn.__name__}" if isinstance(fn, type) else type(fn).__name__
-        raise error(f"expected a function or a module, got {got}")
-    name = getattr(fn, "__name__", type(fn).__name__)
-    builder = Builder(name if name.isidentifier() else "function")
+    builder = Builder(function_name(fn))
+    if common is not None:
+        builder.modes, builder.random = common.modes, common.random
     builder.training, builder.seed = training, seed or 0
     builder.draw_key = draw_key if seed is None else None
     builder.bounds = [] if bounds else None
-    owner = _owner(fn)
+    owner = owner_of(fn)
     if owner is not None and owner is not fn:  # a call of a module says so by itself
         with builder.building():
             builder.training = owner.training
     traced = Traced(builder)
     with builder.building():
         _name_parameters(fn, args, traced)
-        symbolic = []
-        for arg, argument in zip(args, _argument_names(fn, len(args)), strict=True):
-            types = tree.map_leaves(_type_of, arg, argument)
-            if any(isinstance(leaf, Type) for _, leaf in tree.leaves(types)):
-                traced.arguments.append((argument, types))
-            symbolic.append(tree.map_leaves(_symbol, arg, argument))
+        traced.arguments = called_with(fn, args, type_of)
+        names = argument_names(fn, len(args))
+        symbolic = [tree.map_leaves(_symbol, a, n) for a, n in zip(args, names, strict=True)]
         traced.outputs = tree.map_leaves(_result, fn(*symbolic))
     return traced
+
+
+def function_name(fn: Any) -> str:
+    """Return the name of a function or of a module's class; GraphError for anything else."""
+    if isinstance(fn, type) or not callable(fn):
+        got = f"the class {fn.__name__}" if isinstance(fn, type) else type(fn).__name__
+        raise error(f"expected a function or a module, got {got}")
+    name = getattr(fn, "__name__", type(fn).__name__)
+    return name if name.isidentifier() else "function"
+
+
+def called_with(
+    fn: Callable[..., Any], args: Sequence[Any], kind_of: Callable[[str, Any], Any]
+) -> list[tuple[str, Any]]:
+    """Return (name, tree of kinds) of each argument that a program of `fn` is called with.
+
+    Those are the arguments with a type in their tree; `kind_of` gives the kind of a leaf.
+    """
+    named = zip(argument_names(fn, len(args)), args, strict=True)
+    kinds = [(name, tree.map_leaves(kind_of, arg, name)) for name, arg in named]
+    return [
+        (name, kind)
+        for name, kind in kinds
+        if any(isinstance(leaf, SPECS) for _, leaf in tree.leaves(kind))
+    ]
 
 
 STATIC = (bool, int, float, str)
 """Arguments that the traced function gets as they are: constants of the program."""
 
 
-def _type_of(path: str, value: Any) -> Type | Static | None:
-    """The type of an argument's leaf, or its static value; None for a module or parameter."""
+def type_of(path: str, value: Any) -> Type | Static | None:
+    """Return the type of an argument's leaf, or its value; None for a module or parameter."""
     if isinstance(value, Module | Operand):
         return None
     if isinstance(value, STATIC):
@@ -133,18 +175,23 @@ def _type_of(path: str, value: Any) -> Type | Static | None:
         return Type(value.shape, dtype_name(value.dtype))
     if isinstance(value, Type):
         return value
+    if isinstance(value, NamedType):
+        raise error(
+            f"argument {path}: {value} has an axis of any size, which compile alone takes: "
+            "give its size"
+        )
     got = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
     raise error(f"argument {path}: expected a module, a graphc.spec or an array, got {got}")
 
 
 def _symbol(path: str, value: Any) -> Any:
     """What the traced function gets for a leaf."""
-    kind = _type_of(path, value)
+    kind = type_of(path, value)
     return current_builder().input(path, kind) if isinstance(kind, Type) else value
 
 
-def _argument_names(fn: Callable[..., Any], count: int) -> list[str]:
-    """The names of the function's positional parameters; `argN` where it has none."""
+def argument_names(fn: Callable[..., Any], count: int) -> list[str]:
+    """Return the names of the function's positional parameters; `argN` where it has none."""
     whole = inspect.unwrap(fn)
     function = whole.forward if isinstance(whole, Module) else fn
     try:
@@ -160,14 +207,19 @@ def _argument_names(fn: Callable[..., Any], count: int) -> list[str]:
 
 def _name_parameters(fn: Callable[..., Any], args: Sequence[Any], traced: Traced) -> None:
     """Name the state as in the state_dict, after the argument's name if there are several."""
-    owner = _owner(fn)
-    found: list[tuple[str, Any]] = [] if owner is None else [("model", owner)]
-    for arg, name in zip(args, _argument_names(fn, len(args)), strict=True):
-        found += [(path, leaf) for path, leaf in tree.leaves(arg, name)]
-    traced.holders += [(p, leaf) for p, leaf in found if isinstance(leaf, Module | Parameter)]
+    traced.holders += holders_of(fn, args)
     for name, parameter in state_of(traced.holders):
         traced.parameters.setdefault(name, parameter)
         traced.builder.name_state(parameter.state, name)
+
+
+def holders_of(fn: Callable[..., Any], args: Sequence[Any]) -> list[tuple[str, Module | Parameter]]:
+    """Return (name, module or parameter) of the module that `fn` is of and of the arguments."""
+    owner = owner_of(fn)
+    found: list[tuple[str, Any]] = [] if owner is None else [("model", owner)]
+    for arg, name in zip(args, argument_names(fn, len(args)), strict=True):
+        found += [(path, leaf) for path, leaf in tree.leaves(arg, name)]
+    return [(path, leaf) for path, leaf in found if isinstance(leaf, Module | Parameter)]
 
 
 def state_of(holders: Sequence[tuple[str, Module | Parameter]]) -> Iterator[tuple[str, Parameter]]:
@@ -179,7 +231,7 @@ def state_of(holders: Sequence[tuple[str, Module | Parameter]]) -> Iterator[tupl
             yield whole, parameter
 
 
-def _owner(fn: Callable[..., Any]) -> Module | None:
+def owner_of(fn: Callable[..., Any]) -> Module | None:
     """The module that is traced, or whose method is."""
     fn = inspect.unwrap(fn)
     owner = fn if isinstance(fn, Module) else getattr(fn, "__self__", None)

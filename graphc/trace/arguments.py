@@ -11,10 +11,12 @@ import numpy as np
 from graphc.base.dlpack import host_array, refuse_gradient
 from graphc.base.dtypes import BFLOAT16, array_of, convert, is_bfloat16, long_name
 from graphc.base.errors import GraphError
-from graphc.ir import Array, Type, tree
+from graphc.ir import Array, NamedType, Type, tree
 
 Foreign = Callable[[Any, str], Any]
 """Takes another library's array that lies on the device; None if it does not."""
+SPECS: Any = Type | NamedType
+"""What an argument's leaf is that stands for an array."""
 Exact = Callable[[Any, Any], bool]
 
 
@@ -53,7 +55,7 @@ class Arguments:
     ) -> None:
         self.function, self.expected, self.foreign, self.exact = function, expected, foreign, exact
         leaves = [leaf for name, types in expected for leaf in tree.leaves(types, name)]
-        self.inputs = [(name, leaf) for name, leaf in leaves if isinstance(leaf, Type)]
+        self.inputs = [(name, leaf) for name, leaf in leaves if isinstance(leaf, SPECS)]
         self.flat = all(isinstance(types, Type) for _, types in expected)
         self.kinds = tuple((t.shape, t.numpy_dtype) for _, t in expected) if self.flat else ()
 
@@ -92,7 +94,7 @@ class Arguments:
             if type(value) is not type(types.value) or value != types.value:
                 self._fail(f"{path}: was compiled for {types.value!r}", repr(value))
             return
-        if isinstance(types, Type):
+        if isinstance(types, SPECS):
             arrays.append(self._array(value, path, types))
             return
         if isinstance(types, dict):
@@ -142,8 +144,10 @@ class Arguments:
         if value.dtype == type.numpy_dtype and value.shape == type.shape:
             return
         hint = ""
-        if value.shape != type.shape and value.shape[1:] == type.shape[1:]:
-            hint = "; shapes are fixed: compile the function for this batch size too"
+        other = value.shape != type.shape and len(value.shape) == type.rank
+        if other and value.shape[1:] == type.shape[1:]:
+            named = ("batch", *type.shape[1:])
+            hint = f"; shapes are fixed, but a program of graphc.spec({named}) takes every size"
         elif value.shape == type.shape and value.dtype.newbyteorder("=") == type.numpy_dtype:
             hint = " of the other byte order"
         elif value.shape == type.shape:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from graphc.base.errors import GraphError
 from graphc.base.source_lines import error, user_call, user_line
-from graphc.ir import Graph, Names, Node, Type, Value, Where, dtype_name, infer_types
+from graphc.ir import Graph, NamedType, Names, Node, Type, Value, Where, dtype_name, infer_types
 from graphc.ir.state import StateBuffer
 from graphc.ops.base import Op
 from graphc.trace.operand import Tensor
@@ -33,6 +33,8 @@ class Builder:
         self.training = False
         """Whether dropout drops and batch norm uses the batch's statistics: in this module, at
         this moment."""
+        self.modes: Mapping[int, bool | None] = {}
+        """What `train` or `eval` had said of modules at a time before, by their identity."""
         self.seed = 0
         self.bounds: list[Any] | None = None
         """A `Bound` for each tensor of indices, where GRAPHC_CHECK=bounds asks for them."""
@@ -40,6 +42,8 @@ class Builder:
         """What `show` and `tap` ask for: a `Shown` each."""
         self.draw_key: Callable[[], int] | None = None
         """Gives the number, below 2^30, from which the counter of random ops counts; else 0."""
+        self.random: Mapping[str, StateBuffer] = {}
+        """`random.step` and `random.key` of programs that share them with this one."""
         self.trainable_read: list[tuple[str, Any, bool]] = []
         """(name, parameter, its `trainable`) wherever that decided what the graph computes."""
         self.parameters_read: dict[int, tuple[Any, tuple[str, ...]]] = {}
@@ -138,7 +142,8 @@ class Builder:
         """Return a random key like `random_key`, whose counter starts at 0."""
         step = self._random_state("random.step")
         if step is None:
-            step = self.read_state(StateBuffer(0, np.int32), "random.step")
+            counter = self.random.get("random.step") or StateBuffer(0, np.int32)
+            step = self.read_state(counter, "random.step")
             self.update(step, step + 1)
         self._random_ops += 1
         return self.seed, self._random_ops - 1, step
@@ -147,7 +152,8 @@ class Builder:
         """Return the program's key i32[], which is state, or None where none is drawn."""
         key = self._random_state("random.key")
         if key is None and self.draw_key is not None:
-            key = self.read_state(StateBuffer(self.draw_key(), np.int32), "random.key")
+            first = self.random.get("random.key") or StateBuffer(self.draw_key(), np.int32)
+            key = self.read_state(first, "random.key")
         return key
 
     def _random_state(self, name: str) -> Tensor | None:
@@ -239,7 +245,8 @@ class Builder:
         values = (*graph.inputs, *graph.state, *(v for n in graph.nodes for v in n.outputs))
         builder.names = Names(v.name for v in values)
         if origin is not None:
-            builder.training, builder.seed = origin.training, origin.seed
+            builder.training, builder.modes = origin.training, origin.modes
+            builder.seed = origin.seed
             builder._known_names = dict(origin._known_names)
             builder._random_ops = origin._random_ops
             for value in graph.state:
@@ -280,25 +287,38 @@ def emit(op: Op, *inputs: Tensor) -> Tensor:
     return output
 
 
-def spec(shape: Sequence[int] | int, dtype: Any = "float32") -> Type:
+@overload
+def spec(shape: Sequence[int] | int, dtype: Any = "float32") -> Type: ...
+@overload
+def spec(shape: Sequence[int | str] | str, dtype: Any = "float32") -> Type | NamedType: ...
+def spec(shape: Any, dtype: Any = "float32") -> Type | NamedType:
     """Return the type of an input.
 
     Args:
-        shape: The size of each axis, an integer or integers.
+        shape: The size of each axis: an integer or, where every call may have its own, a name such
+            as "batch". Axes of one name have one size in a call.
         dtype: The dtype.
 
     Returns:
-        A `Type`, for `compile` and `trace`.
+        A type, for `compile` and, without names, `trace`.
 
     Raises:
-        GraphError: A size is negative or no integer, or the dtype is unknown.
+        GraphError: A size is negative or neither an integer nor a name, or the dtype is unknown.
 
     Example:
         >>> print(graphc.spec((100, 1, 28, 28)), graphc.spec(100, "int64"))
         f32[100,1,28,28] i64[100]
+        >>> print(graphc.spec(("batch", 28, 28)))
+        f32[batch,28,28]
     """
-    extents = (shape,) if isinstance(shape, int) else tuple(shape)
+    extents = (shape,) if isinstance(shape, int | str) else tuple(shape)
     for extent in extents:
-        if not isinstance(extent, (int, np.integer)) or extent < 0:
-            raise GraphError(f"spec: a shape holds non-negative integers, got {shape!r}")
+        named = isinstance(extent, str) and extent.isidentifier()
+        if not named and (not isinstance(extent, (int, np.integer)) or extent < 0):
+            raise GraphError(
+                f"spec: a shape holds non-negative integers and names like 'batch', got {shape!r}"
+            )
+    if any(isinstance(extent, str) for extent in extents):
+        sizes = (e if isinstance(e, str) else int(e) for e in extents)
+        return NamedType(tuple(sizes), dtype_name(dtype))
     return Type(tuple(int(e) for e in extents), dtype_name(dtype))

@@ -204,8 +204,8 @@ def test_a_foreign_array_must_fit(record):
         "[4, 20] bytes"
     )
     assert record["foreign"]["shape"] == (
-        "GraphError: function: x is f32[5,7], got float32[4,7]; shapes are fixed: compile the "
-        "function for this batch size too"
+        "GraphError: function: x is f32[5,7], got float32[4,7]; shapes are fixed, but a program of "
+        "graphc.spec(('batch', 7)) takes every size"
     )
 
 

@@ -131,7 +131,7 @@ class BodyBuilder(Builder):
     def __init__(self, outer: Builder, length: int, kind: str = "scan") -> None:
         super().__init__(outer.fresh(".".join([*outer.modules, kind])))
         self.outer, self.length = outer, length
-        self.training, self.seed = outer.training, outer.seed
+        self.training, self.modes, self.seed = outer.training, outer.modes, outer.seed
         self.bounds = None if outer.bounds is None else []
         self.modules, self.where = list(outer.modules), outer.where
         self.trainable_read = outer.trainable_read

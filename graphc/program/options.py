@@ -1,0 +1,78 @@
+"""The arguments of compile that say how a function is compiled, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from graphc.base import config
+from graphc.base.source_lines import error
+from graphc.base.target import Target
+from graphc.nn.selection import Selection
+from graphc.optim.rule import Rule
+from graphc.program.loading import default_device, target_of
+
+
+@dataclass(frozen=True)
+class Options:
+    """How `compile` makes a program, whatever its function and specs."""
+
+    settings: config.Config
+    update: Rule | None
+    selection: Selection | None
+    """The parameters to update; None for all that are trainable."""
+    device: str
+    target: Target
+    precision: str
+    training: bool
+    """Whether modules train whose mode was not set."""
+    seed: int | None
+
+    @classmethod
+    def of(
+        cls,
+        update: Any,
+        train: Any,
+        device: str | None,
+        streams: int | str | None,
+        threads: int | None,
+        precision: str,
+        tune: bool | str | None,
+        training: bool | None,
+        seed: int | None,
+        disable: Iterable[str],
+        memory: int | str | None,
+    ) -> Options:
+        """Return the options that arguments of `compile` give, or raise GraphError."""
+        from graphc.passes import (
+            pipeline as passes,  # not before it is needed: they are a tenth of the package's import
+        )
+
+        disable = (disable,) if isinstance(disable, str) else disable
+        settings = config.read(streams, threads, device, tune, disable, passes.OPTIONAL, memory)
+        if precision not in passes.PRECISIONS:
+            *most, last = map(repr, passes.PRECISIONS)
+            raise error(f"precision: expected {', '.join(most)} or {last}, got {precision!r}")
+        if training not in (None, True, False):
+            raise error(f"training: expected True, False or None, got {training!r}")
+        if update is not None and not isinstance(update, Rule):
+            kind = f"the class {update.__name__}" if isinstance(update, type) else None
+            got = kind or type(update).__name__
+            raise error(f"update: expected a rule such as graphc.optim.SGD(lr=0.1), got {got}")
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer)):
+            raise error(f"seed: expected an integer or None, got {seed!r}")
+        if train is not None and update is None:
+            raise error("train: says what update= may change, which is not given")
+        selection = None if train is None else Selection("train", train)
+        chosen = settings.device or default_device()
+        target = replace(
+            target_of(chosen),
+            splits_products=precision == "float32x3",
+            transforms_tiles=precision == "winograd",
+            joins_launches="join_launches" not in settings.disable,
+        )
+        trains = update is not None if training is None else training
+        return cls(settings, update, selection, chosen, target, precision, trains, seed)
