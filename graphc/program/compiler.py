@@ -98,7 +98,7 @@ def compile(
         >>> bool(step(x, y) > step(x, y))
         True
     """
-    from graphc.kernels.program.sum_orders import order_sums
+    from graphc.kernels.loops.sum_orders import order_sums
     from graphc.ops.loops.bodies import through_bodies
     from graphc.passes import (
         pipeline as passes,  # not before it is needed: they are a tenth of the package's import
