@@ -116,7 +116,7 @@ def _compiled(
     fn: Callable[..., Any], args: Sequence[Any], options: Options, common: Common | None = None
 ) -> Program:
     """Return the program of specs without names."""
-    from graphc.kernels.program.sum_orders import order_sums
+    from graphc.kernels.loops.sum_orders import order_sums
     from graphc.ops.loops.bodies import through_bodies
     from graphc.passes import pipeline as passes
     from graphc.passes.rewriting.runner import run_passes

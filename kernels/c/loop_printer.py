@@ -15,9 +15,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from graphc.ir import FLOATS, NARROW
+from graphc.kernels.c.reductions import WORDS, Partials, partials_behind
 from graphc.kernels.loops.language import Alloc, At, Barrier, Loop, Memory, Nest, Step, Unless
 from graphc.kernels.program.access import AffineAccess, Domain
 from graphc.kernels.program.body.literals import TRUE, literal, memory_literal
+from graphc.kernels.program.body.reduce import Reduce
 from graphc.kernels.program.body.statement import (
     Address,
     Argument,
@@ -36,8 +38,6 @@ from graphc.ops.pointwise.logic import C_TYPES, REGISTER_TYPES
 INDENT = "  "
 WRAPPING = ("add", "subtract", "multiply", "square", "negative", "bitwise_not")
 """Ops whose results of integers are cut off, which C leaves open or says by a conversion."""
-WORDS = {"u8": "uint32_t", "i8": "uint32_t", "i32": "uint32_t", "i64": "uint64_t"}
-"""The types in which they are computed."""
 LEAST = {-(2**31): "INT32_MIN", -(2**63): "INT64_MIN"}
 """Numbers that are no literal behind a minus sign."""
 
@@ -69,11 +69,14 @@ def nest_lines(nest: Nest) -> Iterator[str]:
 
 
 class _Printer:
-    """Prints the steps of a nest; `indices` names those of the axes at a place in the text."""
+    """Prints the steps of a nest; `indices` names those of the axes at a place in the text, which
+    loops are `around`."""
 
     def __init__(self, nest: Nest) -> None:
         self.domain: Domain = nest.domain
         self.dtypes = {m.name: m.dtype for m in nest.memory}
+        self.around: tuple[Loop, ...] = ()
+        self.partials: dict[Reduce, Partials] = {}
 
     def steps(self, body: Iterable[Step], indices: tuple[str, ...]) -> Iterator[str]:
         for step in body:
@@ -105,6 +108,9 @@ class _Printer:
         """A `for` for each axis. Where the last one advances by runs, `run` is the first index of
         a run, and a loop of lanes goes through it."""
         depth, names = 0, list(indices)
+        ended = [*partials_behind(loop, self.around, self.domain, self.dtypes)]
+        self.partials.update((partials.reduce, partials) for partials in ended)
+        yield from (line for partials in ended for line in partials.begin())
         for axis in loop.axes:
             name, extent = f"i{axis}", self.domain.extents[axis]
             start, stop, advance = "0", str(extent), f"{name}++"
@@ -118,12 +124,31 @@ class _Printer:
             head = f"for (int64_t {name} = {start}; {name} < {stop}; {advance}) {{"
             yield INDENT * depth + head
             depth += 1
+        self.around = (*self.around, loop)
         yield from (INDENT * depth + line for line in self.steps(loop.body, tuple(names)))
+        self.around = self.around[:-1]
         yield from (INDENT * d + "}" for d in reversed(range(depth)))
+        yield from (line for partials in ended for line in self.end(partials, indices))
+
+    def end(self, partials: Partials, indices: tuple[str, ...]) -> Iterator[str]:
+        """The result of a reduction, as a register or in memory."""
+        reduce, names = partials.reduce, [*indices]
+        for axis in partials.inside:
+            names[axis] = f"i{axis}"
+            yield f"for (int64_t i{axis} = 0; i{axis} < {self.domain.extents[axis]}; i{axis}++) {{"
+        yield from partials.end(names)
+        if reduce.address:
+            yield from self._store(Store((), (reduce.address, partials.at(names))), names)
+        for name, dtype in reduce.results:
+            yield f"const {REGISTER_TYPES[dtype]} {name} = {partials.at(names)};"
+        yield from ("}" for _ in partials.inside)
 
     def statement(self, statement: Statement, indices: Sequence[str]) -> Iterator[str]:
         if isinstance(statement, Store):
             yield from self._store(statement, indices)
+            return
+        if isinstance(statement, Reduce):
+            yield self.partials[statement].add(indices)
             return
         kinds = [REGISTER_TYPES.get(r.dtype, "bool") for r in statement.results]
         if len(kinds) == 1:

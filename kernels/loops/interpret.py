@@ -7,7 +7,7 @@ iterations of a worker's loop around an `At`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,22 @@ import numpy as np
 from graphc.base.dtypes import convert, is_narrow
 from graphc.base.errors import GraphError
 from graphc.ir import DTYPES, REGISTRY
-from graphc.kernels.loops.language import Alloc, At, Barrier, Loop, Nest, Step, Unless, walk
+from graphc.kernels.loops.language import (
+    Alloc,
+    At,
+    Barrier,
+    Loop,
+    Nest,
+    Step,
+    Unless,
+    ending,
+    walk,
+)
+from graphc.kernels.loops.reducing import reduced_rows
 from graphc.kernels.loops.running import along_rows
 from graphc.kernels.program.access import AffineAccess, Domain
 from graphc.kernels.program.body.along import Along
+from graphc.kernels.program.body.reduce import Reduce
 from graphc.kernels.program.body.statement import (
     Address,
     Argument,
@@ -50,15 +62,23 @@ def interpret(nest: Nest, memory: Mapping[str, Array]) -> None:
 
 class _Run:
     """The state at a place in the text: `indices`, for each iteration of the loops around it the
-    index of each axis, that of an element in the lanes; the registers, a number for each; the axes
-    of the loops, and the kind of the innermost one."""
+    index of each axis, that of an element in the lanes; the registers, a number for each; the loops
+    around; what reductions have come to, for each index of the axes that they leave; and the
+    operands of those that have not ended, with their indices."""
 
     def __init__(self, domain: Domain, memory: Mapping[str, Array]) -> None:
         self.domain, self.memory = domain, dict(memory)
         self.indices = np.zeros((1, domain.rank), np.int64)
         self.registers: dict[str, Array] = {}
-        self.axes: tuple[int, ...] = ()
-        self.kind = ""
+        self.around: tuple[Loop, ...] = ()
+        self.totals: dict[str, Array] = {}
+        self.left: dict[str, tuple[int, ...]] = {}
+        self.terms: dict[Reduce, list[tuple[Array, Array]]] = {}
+
+    @property
+    def kind(self) -> str:
+        """The kind of the innermost loop."""
+        return self.around[-1].kind if self.around else ""
 
     def steps(self, body: Iterable[Step]) -> None:
         for step in body:
@@ -99,11 +119,46 @@ class _Run:
             parts = [inside & (numbers == number) for number in range(size)]
         for part in parts:
             self.body(loop, indices[part], {name: x[part] for name, x in registers.items()})
+        for statement, around in walk((loop,), self.around):
+            if isinstance(statement, Reduce) and ending(statement, around) == len(self.around):
+                self.end(statement)
+
+    def end(self, reduce: Reduce) -> None:
+        """The results of a reduction for all indices at which it has terms."""
+        extents, axes = self.domain.extents, [*reduce.axes]
+        left = tuple(d for d in range(self.domain.rank) if d not in axes)
+        found = self.terms.pop(reduce, [])
+        indices = np.concatenate(
+            [np.zeros((0, self.domain.rank), np.int64), *(i for i, _ in found)]
+        )
+        values = np.concatenate([x for _, x in found]) if found else np.zeros(0)
+        length = int(np.prod([extents[d] for d in axes]))
+        keys = self.number(indices, left)
+        order = np.lexsort((self.number(indices, axes), keys))
+        rows = order.reshape(-1, length) if len(order) else np.zeros((0, 1), np.int64)
+        made = reduced_rows(reduce, values[rows], extents) if len(rows) else values[:0]
+        if reduce.address is not None:
+            array = self.memory[reduce.address.pointer]
+            (access,) = reduce.accesses
+            array[self.place(access, indices[rows[:, 0]])] = convert(made, array.dtype)
+            return
+        size = int(np.prod([extents[d] for d in left]))
+        neutral = _in_register(np.asarray(reduce.identity), reduce.dtype)
+        table = self.totals.setdefault(reduce.result, np.full(size, neutral))
+        table[keys[rows[:, 0]]] = made
+        self.left[reduce.result] = left
+
+    def number(self, indices: Array, axes: Sequence[int]) -> Array:
+        """The indices along some axes, counted as one."""
+        found = np.zeros(len(indices), np.int64)
+        for axis in axes:
+            found = found * self.domain.extents[axis] + indices[:, axis]
+        return found
 
     def at(self, at: At) -> None:
         (axis,), place = at.axes, self.registers[at.register]
         indices = self.indices.copy()
-        if axis in self.axes:
+        if any(axis in loop.axes for loop in self.around):
             keep = place == indices[:, axis]
         else:
             keep = (place >= 0) & (place < self.domain.extents[axis])
@@ -112,11 +167,10 @@ class _Run:
 
     def body(self, loop: Loop, indices: Array, registers: dict[str, Array]) -> None:
         """The body of a loop at these indices; what is outside of the loop is as before."""
-        before = self.indices, self.registers, self.axes, self.kind
-        self.indices, self.registers = indices, registers
-        self.axes, self.kind = (*self.axes, *loop.axes), loop.kind
+        before = self.indices, self.registers, self.around
+        self.indices, self.registers, self.around = indices, registers, (*self.around, loop)
         self.steps(loop.body)
-        self.indices, self.registers, self.axes, self.kind = before
+        self.indices, self.registers, self.around = before
 
     def _step(self, loop: Loop, axis: int) -> int:
         return loop.step if axis == loop.axes[-1] and loop.kind != "lane" else 1
@@ -126,11 +180,12 @@ class _Run:
             return loop.step
         return -(-self.domain.extents[axis] // self._step(loop, axis))
 
-    def place(self, access: AffineAccess) -> Array:
-        """The numerator of the access in each iteration."""
-        place = np.full(len(self.indices), access.offset, np.int64)
+    def place(self, access: AffineAccess, indices: Array | None = None) -> Array:
+        """The numerator of the access in each iteration, or at these `indices`."""
+        indices = self.indices if indices is None else indices
+        place = np.full(len(indices), access.offset, np.int64)
         for axis, stride in enumerate(access.strides):
-            index = self.indices[:, axis]
+            index = indices[:, axis]
             if axis == self.domain.lane:
                 lane = index % self.domain.width
                 place += stride * (index - lane) + access.lane_stride * lane
@@ -148,6 +203,10 @@ class _Run:
     def statement(self, statement: Statement) -> None:
         if isinstance(statement, Along):
             self.along(statement)
+            return
+        if isinstance(statement, Reduce):
+            term = np.broadcast_to(self.argument(statement.operand), (len(self.indices),))
+            self.terms.setdefault(statement, []).append((self.indices, term))
             return
         if isinstance(statement, Store):
             address, stored = statement.arguments
@@ -198,6 +257,8 @@ class _Run:
         return made if isinstance(made, tuple) else (made,)
 
     def argument(self, argument: Argument) -> Array:
+        if isinstance(argument, str) and argument in self.totals:
+            return self.totals[argument][self.number(self.indices, self.left[argument])]
         if isinstance(argument, str):
             return self.registers[argument]
         if isinstance(argument, Literal):

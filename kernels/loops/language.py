@@ -8,7 +8,7 @@
     unless    := unless MEMORY is MEMORY: step*, a copy of one to the other
     alloc     := an array of a block, in shared memory, or of an iteration
     barrier   := where the threads of a block wait for each other
-    statement := Load | Store | Compute | Call | Along, at affine accesses of the domain's indices
+    statement := Load | Store | Compute | Call | Along | Reduce, at affine accesses of the indices
 
 A nest is hashable and compares by value. `text.py` prints it and parses it back, `verify.py` proves
 that it stays within its memory and has no races, and `interpret.py` computes it in NumPy. A
@@ -17,7 +17,7 @@ schedule is what `rewrites.py` makes of a plain nest, and a target is a printer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal as Choice
 from typing import get_args
@@ -26,6 +26,7 @@ import numpy as np
 
 from graphc.ir import DTYPES
 from graphc.kernels.program.access import Domain
+from graphc.kernels.program.body.reduce import Reduce
 from graphc.kernels.program.body.statement import Statement
 from graphc.ops.base import Array
 
@@ -69,7 +70,8 @@ class Memory:
 class Loop:
     """Runs `body` for each index of `axes`, which are numbers of the domain's axes, the last one
     fastest. The index of the last of them advances by `step`; a loop of kind `lane` then goes
-    through the elements in between. What an `Along` in it carries from one to the next is a state.
+    through the elements in between. What an `Along` or a `Reduce` in it carries from one to the
+    next is a state, which has an order of its own.
 
     `each` iterations are a thread's own, or, of a serial loop, come together. The worker runs the
     first `ahead` steps of the body for all of them before the others: loads that no store of its
@@ -135,6 +137,13 @@ class Nest:
     def statements(self) -> tuple[Statement, ...]:
         """All statements, in the order of the text."""
         return tuple(s for s, _ in walk(self.body))
+
+
+def ending(reduce: Reduce, around: Sequence[Loop]) -> int:
+    """Which of the loops `around` a reduction its result is known behind."""
+    over = (i for i, loop in enumerate(around) if not {*loop.axes}.isdisjoint(reduce.axes))
+    inner = (i for i, loop in reversed([*enumerate(around)]) if loop.kind != "lane")
+    return next(over if reduce.axes else inner, -1)
 
 
 def walk(

@@ -6,13 +6,14 @@ after each.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from graphc.kernels.loops.along import along_of
 from graphc.kernels.loops.language import Alloc, Barrier, Kind, Loop, Nest, Step
 from graphc.kernels.program.access import AffineAccess, Domain
 from graphc.kernels.program.body.along import Along
+from graphc.kernels.program.body.reduce import Order, Reduce
 from graphc.kernels.program.body.statement import Address, Load, Register, Statement, Store
 
 
@@ -27,7 +28,7 @@ def bind(nest: Nest, kind: Kind) -> Nest:
 def hoist(nest: Nest) -> Nest:
     """Move statements that use no index in front of the loop."""
     before, loop = _last_loop(nest)
-    early, late = _split(loop, nest.domain, frozenset(loop.axes))
+    early, late = _split(loop.body, axes_of(nest.statements, nest.domain), frozenset(loop.axes))
     return replace(nest, body=(*before, *early, replace(loop, body=late)))
 
 
@@ -40,7 +41,7 @@ def split_last(nest: Nest) -> Nest:
     if len(loop.axes) < 2:
         return nest
     last = loop.axes[-1]
-    early, late = _split(loop, nest.domain, frozenset((last,)))
+    early, late = _split(loop.body, axes_of(nest.statements, nest.domain), frozenset((last,)))
     inner = Loop((last,), loop.kind, late)
     return replace(nest, body=(*before, Loop(loop.axes[:-1], loop.kind, (*early, inner))))
 
@@ -53,7 +54,7 @@ def in_runs(nest: Nest, length: int) -> Nest:
     """
     before, loop = _last_loop(nest)
     last = loop.axes[-1]
-    once, each = _split(loop, nest.domain, frozenset((last,)))
+    once, each = _split(loop.body, axes_of(nest.statements, nest.domain), frozenset((last,)))
     lanes = Loop((last,), "lane", each, length)
     return replace(nest, body=(*before, replace(loop, body=(*once, lanes), step=length)))
 
@@ -73,6 +74,48 @@ def in_order(nest: Nest, by: int = 1, pieces: int = 1) -> Nest:
     rounding of floats."""
     old = along_of(nest)
     return replace(nest, body=_replaced(nest.body, old, replace(old, by=by, pieces=pieces)))
+
+
+def in_sum_order(nest: Nest, rows: Order, columns: Order | None = None) -> Nest:
+    """Reduce rows in one order, and columns, whose results are in memory, in another. Reductions
+    are associative, but for the rounding of floats."""
+
+    def ordered(statement: Statement) -> Statement:
+        if not isinstance(statement, Reduce) or not statement.axes:
+            return statement
+        return replace(statement, order=columns if statement.address else rows)
+
+    return replace(nest, body=_changed(nest.body, ordered))
+
+
+def rows_by(nest: Nest, kind: Kind, each: int = 1, elements: Kind = "serial") -> Nest:
+    """Let the workers of `kind` run the loop over rows of a nest with reductions, `each`
+    neighbouring rows together, and those of another kind the loops over a row's `elements`."""
+    (rows,) = nest.body
+    assert isinstance(rows, Loop) and rows.kind == "serial", "a plain nest has one serial loop"
+    steps = (replace(s, kind=elements) if isinstance(s, Loop) else s for s in rows.body)
+    return replace(nest, body=(replace(rows, kind=kind, body=tuple(steps), each=each),))
+
+
+def rows_in_runs(nest: Nest, length: int, of_rows: bool = False) -> Nest:
+    """Let the loops over a row's elements, or with `of_rows` the one over rows, advance by runs of
+    `length` neighbours along the last axis, with loops of lanes as `in_runs` has them. With runs
+    `of_rows` each loop over elements computes itself what there is once per row."""
+    (rows,) = nest.body
+    assert isinstance(rows, Loop), "a loop over rows"
+    *_, last = (s for s in rows.body if isinstance(s, Loop))
+    known, axis = axes_of(nest.statements, nest.domain), (rows if of_rows else last).axes[-1]
+    body, waiting = list[Step](), list[Step]()
+    for step in rows.body:
+        if isinstance(step, Loop):
+            once, each = _split((*waiting, *step.body), known, frozenset((axis,)))
+            inside = (*once, Loop((axis,), "lane", each, length))
+            body.append(replace(step, body=inside, step=1 if of_rows else length))
+            waiting = []
+        else:
+            (waiting if of_rows else body).append(step)
+    body += [Loop((axis,), "lane", tuple(waiting), length)] if waiting else []
+    return replace(nest, body=(replace(rows, body=tuple(body), step=length if of_rows else 1),))
 
 
 def loads_ahead(nest: Nest, each: int) -> Nest:
@@ -106,11 +149,16 @@ def staged(nest: Nest, name: str, shared: Alloc, place: AffineAccess, order: Seq
 
 def _replaced(body: Sequence[Step], old: Statement, new: Statement) -> tuple[Step, ...]:
     """The body, with `new` in place of `old`."""
+    return _changed(body, lambda statement: new if statement == old else statement)
+
+
+def _changed(body: Sequence[Step], change: Callable[[Statement], Statement]) -> tuple[Step, ...]:
+    """The body with all statements changed."""
 
     def changed(step: Step) -> Step:
         if isinstance(step, Loop):
-            return replace(step, body=_replaced(step.body, old, new))
-        return new if step == old else step
+            return replace(step, body=_changed(step.body, change))
+        return change(step) if isinstance(step, Statement) else step
 
     return tuple(map(changed, body))
 
@@ -133,21 +181,25 @@ def axes_of(statements: Iterable[Statement], domain: Domain) -> Mapping[str, fro
                 used.add(domain.lane)
         if isinstance(statement, Along):
             used.add(statement.op.axis)
+        if isinstance(statement, Reduce):
+            left = frozenset(range(domain.rank)).difference(statement.axes)
+            known.update((r.name, left) for r in statement.results)
+            continue
         axes = frozenset(used.union(*(known.get(name, ()) for name in statement.operands)))
         known.update((register.name, axes) for register in statement.results)
     return known
 
 
 def _split(
-    loop: Loop, domain: Domain, axes: frozenset[int]
+    body: Sequence[Step], known: Mapping[str, frozenset[int]], axes: frozenset[int]
 ) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
-    """The statements of a loop's body that depend on none of `axes` and store nothing, and the
-    others."""
-    statements = [s for s in loop.body if isinstance(s, Statement)]
-    assert len(statements) == len(loop.body), "a loop of statements alone"
-    known = axes_of(statements, domain)
+    """The statements of a loop's body that depend on none of `axes`, store nothing and reduce
+    nothing, and the others; registers depend on the `known` axes."""
+    statements = [s for s in body if isinstance(s, Statement)]
+    assert len(statements) == len(body), "a loop of statements alone"
 
     def early(s: Statement) -> bool:
-        return bool(s.results) and all(not known[r.name] & axes for r in s.results)
+        kept = bool(s.results) and not isinstance(s, Reduce)
+        return kept and all(not known[r.name] & axes for r in s.results)
 
     return tuple(filter(early, statements)), tuple(s for s in statements if not early(s))

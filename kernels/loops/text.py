@@ -14,7 +14,9 @@
 A statement reads: results, what it does, arguments. An argument is a register's name, a number such
 as `f32:0.5`, an access in brackets, or memory with one. A formula is an op with its attributes, a
 function such as `fn convert<'float'>`, or either of them as a mask, `mask op less`. A running
-result says in which order it is joined: `along op cumsum axis=1 reverse=False (x_) by 16 in 3`.
+result says in which order it is joined: `along op cumsum axis=1 reverse=False (x_) by 16 in 3`. So
+does a reduction, `reduce sum x_ over i1 in 1%16`, whose result may be an element of memory:
+`reduce sum y_data[1*i1], x_ over i0`.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from graphc.kernels.loops.language import (
 from graphc.kernels.program.access import AffineAccess, Domain
 from graphc.kernels.program.body.along import Along
 from graphc.kernels.program.body.literals import NAN, TRUE, splat_literal, word_literal
+from graphc.kernels.program.body.reduce import JOINS, Reduce, parse_order
 from graphc.kernels.program.body.statement import (
     Address,
     Argument,
@@ -106,6 +109,10 @@ def _statement(statement: Statement) -> str:
     if isinstance(statement, Store):
         return f"store{'_lanes' if statement.lanes else ''} {', '.join(arguments)}"
     listed = f"({', '.join(arguments)})"
+    if isinstance(statement, Reduce):
+        axes = ", ".join(f"i{d}" for d in statement.axes) or "none"
+        order = f" in {statement.order}" if statement.order else ""
+        return f"{head}reduce {statement.combine} {', '.join(arguments)} over {axes}{order}"
     if isinstance(statement, Along):
         order = f" by {statement.by} in {statement.pieces}"
         return f"{head}along {_formula(statement.op)}{listed}{order}"
@@ -166,6 +173,10 @@ _CALL = re.compile(
     r"(?P<steps>\([\d, ]*\))"
 )
 _ALONG = re.compile(r"along (?P<op>op .*?)\((?P<arguments>\w+)\) by (?P<by>\d+) in (?P<pieces>\d+)")
+_REDUCE = re.compile(
+    r"reduce (?P<combine>\w+) (?P<arguments>.*) over (?P<axes>none|i\d+(?:, i\d+)*)"
+    r"(?: in (?P<order>.*))?"
+)
 _FUNCTION = re.compile(r"fn (\w*)<(.*)>")
 
 
@@ -267,10 +278,16 @@ class _Parser:
             extra = bool(call["live"]), int(call["taps"]), literal_of(call["steps"])
             arguments = self.arguments(call["arguments"])
             return Call(results, arguments, function.name, function.settings, *extra)
+        if word == "reduce":
+            what = _matched(_REDUCE, line)
+            axes = tuple(int(name[1:]) for name in what["axes"].split(", ") if name != "none")
+            assert what["combine"] in JOINS and all(axis < self.rank for axis in axes)
+            order = parse_order(what["order"]) if what["order"] else None
+            return Reduce(results, self.arguments(what["arguments"]), what["combine"], axes, order)
         if word == "along":
-            order = _matched(_ALONG, line)
-            op: Any = self.formula(order["op"])
-            return Along(results, (order["arguments"],), op, int(order["by"]), int(order["pieces"]))
+            found = _matched(_ALONG, line)
+            op: Any = self.formula(found["op"])
+            return Along(results, (found["arguments"],), op, int(found["by"]), int(found["pieces"]))
         made = _matched(_COMPUTE, line)
         arguments, cost = self.arguments(made["arguments"]), int(made["cost"])
         return Compute(results, arguments, self.formula(made["formula"]), cost)

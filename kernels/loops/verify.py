@@ -16,6 +16,7 @@ from itertools import combinations, product
 from typing import Any, NamedTuple
 
 from graphc.base.errors import GraphError
+from graphc.ir.sum_order import SumOrder
 from graphc.kernels.loops.language import (
     KINDS,
     Alloc,
@@ -26,11 +27,13 @@ from graphc.kernels.loops.language import (
     Nest,
     Step,
     Unless,
+    ending,
     walk,
 )
 from graphc.kernels.program.access import AffineAccess, Domain
 from graphc.kernels.program.body.along import Along
 from graphc.kernels.program.body.literals import TRUE
+from graphc.kernels.program.body.reduce import Reduce
 from graphc.kernels.program.body.statement import Address, Call, Load, Statement, Store
 
 WORKERS = ("chunk", "block", "warp", "thread")
@@ -56,10 +59,26 @@ class _Use(NamedTuple):
         """Whether data say where it is done: a worker may get there again, in order."""
         return any(isinstance(x, At) for x in self.around)
 
+    @property
+    def stores(self) -> bool:
+        """Whether it changes the memory."""
+        return isinstance(self.statement, Store | Reduce)
+
+    @property
+    def left(self) -> frozenset[int]:
+        """The axes whose indices have results of their own."""
+        over = self.statement.axes if isinstance(self.statement, Reduce) else ()
+        return frozenset(d for loop in self.around for d in loop.axes).difference(over)
+
     def follows(self, other: _Use) -> bool:
-        """Whether an element that both use is one worker's own, which may use it again."""
-        same = self.statement.accesses == other.statement.accesses
-        return same and self.workers == other.workers and (self.chosen or other.chosen)
+        """Whether an element that both use is one worker's own, which may use it again: as data
+        say, or in another loop with the same workers for all indices."""
+        if self.statement.accesses != other.statement.accesses:
+            return False
+        if self.chosen or other.chosen:
+            return self.workers == other.workers
+        alike = ([(x.axes, x.kind, x.step, x.each) for x in use.around] for use in (self, other))
+        return self.around != other.around and next(alike) == next(alike)
 
 
 def verify_nest(nest: Nest) -> None:
@@ -67,11 +86,12 @@ def verify_nest(nest: Nest) -> None:
 
     That is: a loop of an unknown kind, over an axis that a loop around it has or in steps that no
     loop of lanes goes through; a running result or sort whose axis no loop of workers goes along; a
-    register that is read before it is made, or made twice; an index without a loop; an access
-    outside of its memory; a store to memory that is not written; elements that several iterations
-    store, or that one loads and another stores; a barrier that some threads of a block do not
-    reach, or that is missing between two uses of shared memory; memory of an iteration that is not
-    stored first; an `Unless` that is no copy.
+    register that is read before it is made, or made twice, or a reduction's before its loops end; a
+    reduction without loops, or by workers in no order; an index without a loop; an access outside
+    of its memory; a store to memory that is not written; elements that several iterations store, or
+    that one loads and another stores; a barrier that some threads of a block do not reach, or that
+    is missing between two uses of shared memory; memory of an iteration that is not stored first;
+    an `Unless` that is no copy.
     """
     memory = {m.name: m for m in nest.memory}
     made = dict(_allocs(nest.body))
@@ -91,8 +111,8 @@ def verify_nest(nest: Nest) -> None:
         for pointer in use.statement.pointers:
             uses.setdefault(pointer, []).append(use)
     for name, found in uses.items():
-        stores = [u for u in found if isinstance(u.statement, Store)]
-        loads = [u for u in found if not isinstance(u.statement, Store)]
+        stores = [u for u in found if u.stores]
+        loads = [u for u in found if not u.stores]
         if name in inner and name not in shared:
             _expect(found[0] in stores, found[0].statement, f"a store to {name}")
             continue
@@ -120,7 +140,7 @@ def _uses(nest: Nest) -> Iterator[_Use]:
     ended: dict[tuple[Loop, ...], Domain] = {}
 
     def use(statement: Statement, around: tuple[Loop, ...], phase: int) -> _Use:
-        domain = ended.get(around, nest.domain)
+        domain = ended.get(around, nest.domain) if ended else nest.domain
         if isinstance(statement, Along) and statement.count is not None:
             extents = [*domain.extents]
             extents[statement.op.axis] = statement.count
@@ -157,12 +177,18 @@ def _check_steps(
                 _expect(step.register in known, step, "registers that are known")
             _check_loop(step, around)
             _check_steps(step.body, (*around, step), known, memory)
+            known.update(
+                r.name
+                for s, inner in walk((step,), around)
+                if isinstance(s, Reduce) and ending(s, inner) == len(around)
+                for r in s.results
+            )
         elif isinstance(step, Unless):
             _check_copy(step)
             _check_steps(step.body, around, known, memory)
         elif isinstance(step, Alloc):
-            own = around and around[-1].kind in ("block", "thread", "lane")
-            _expect(own, step, "shared memory of a block, or memory of a thread or lane")
+            own = around and around[-1].kind in ("block", "thread", "lane", "chunk")
+            _expect(own, step, "shared memory of a block, or memory of a worker or lane")
         elif isinstance(step, Barrier):
             _expect(all(x.kind == "block" for x in around), step, "a barrier that all reach")
         else:
@@ -173,13 +199,15 @@ def _check_steps(
             _expect(known.issuperset(step.operands), step, "registers that are known")
             made = [r.name for r in step.results]
             _expect(known.isdisjoint(made), step, "registers that are new")
-            known.update(made)
+            known.update(made if not isinstance(step, Reduce) else ())
             if isinstance(step, Along):
                 _check_along(step, around)
+            if isinstance(step, Reduce):
+                _check_reduce(step, around)
             for pointer in step.pointers:
                 _expect(pointer in memory, step, f"the memory {pointer}")
-                stores = isinstance(step, Store)
-                _expect(not stores or memory[pointer].written, step, f"{pointer} as written")
+                if isinstance(step, Store | Reduce):
+                    _expect(memory[pointer].written, step, f"{pointer} as written")
 
 
 def _check_loop(loop: Loop, around: tuple[Loop, ...]) -> None:
@@ -230,6 +258,22 @@ def _check_along(along: Along, around: tuple[Loop, ...]) -> None:
     _expect(ordered, along, "an order of running results alone")
 
 
+def _check_reduce(reduce: Reduce, around: tuple[Loop, ...]) -> None:
+    """Loops over its axes, and an order of these where workers share them."""
+    own = [x for x in around if not {*x.axes}.isdisjoint(reduce.axes)]
+    whole = {d for x in own for d in x.axes}.issuperset(reduce.axes)
+    _expect(whole and ending(reduce, around) >= 0, reduce, "loops over it")
+    kinds, order = {x.kind for x in own}, reduce.order
+    _expect(kinds <= {"serial", "chunk", "thread", "lane"}, reduce, "chunks or threads, if any")
+    _expect(order or kinds <= {"serial", "lane"}, reduce, "an order for workers")
+    if isinstance(order, SumOrder):
+        named = {name for loop in order.loops for name in loop.axes}
+        _expect(named == {*map(str, reduce.axes)}, reduce, "an order of its axes")
+    for access in reduce.accesses:
+        _expect(not any(access.strides[d] for d in reduce.axes), reduce, "an element for all")
+        _expect(reduce.combine in ("sum", "prod"), reduce, "a sum or product in memory")
+
+
 def _check_shared(name: str, loads: Sequence[_Use], stores: Sequence[_Use]) -> None:
     """A barrier lies between a store and a load, and a store comes first."""
     first = min((store.phase for store in stores), default=None)
@@ -245,7 +289,7 @@ def _check_stores(name: str, stores: Sequence[_Use], shared: bool) -> None:
     for store in stores:
         (access,) = store.statement.accesses
         own = {d for x in store.around if x.kind == "block" for d in x.axes} if shared else set()
-        axes = frozenset(d for loop in store.around for d in loop.axes) - own
+        axes = store.left - own
         if store.chosen:
             axes = store.workers | {d for d, stride in enumerate(access.strides) if stride}
         if not _injective(access, sorted(axes), store.domain):
@@ -262,7 +306,8 @@ def _check_bounds(statement: Statement, domain: Domain, memory: Mapping[str, Mem
     """Loads without a condition, also at places that data say, and stores stay in their memory."""
     guarded = isinstance(statement, Load) and not statement.plain
     taken = _taken(statement)
-    if guarded or (taken is None and not isinstance(statement, Load | Store)):
+    moves = isinstance(statement, Load | Store | Reduce) and bool(statement.pointers)
+    if guarded or (taken is None and not moves):
         return
     (address,) = (a for a in statement.arguments if isinstance(a, Address))
     (access,) = statement.accesses

@@ -8,10 +8,10 @@ import pytest
 
 import graphc
 from graphc.kernels.cuda.reduce.reduce import choose_shape
+from graphc.kernels.loops.rows import find_rows, reduced_shape
 from graphc.kernels.lower import lower
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.kernel import Kernel
-from graphc.kernels.program.rows import find_rows, reduced_shape
 from graphc.ops.fused import Fused
 from tests.kernels.cuda_harness import (
     TARGET,

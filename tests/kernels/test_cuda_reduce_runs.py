@@ -12,9 +12,9 @@ from graphc.base.dtypes import convert, shown
 from graphc.ir import DTYPES
 from graphc.kernels.cuda.reduce.reduce import HELD_BYTES, MOST_THREADS, Shape, choose_shape
 from graphc.kernels.cuda.shared.kernel_source import BLOCKS, THREADS
+from graphc.kernels.loops.rows import find_rows, reduced_shape
 from graphc.kernels.lower import lower
 from graphc.kernels.program.access import Domain
-from graphc.kernels.program.rows import find_rows, reduced_shape
 from graphc.ops.fused import Fused
 from graphc.runtime.sim.native import BACKWARD, FORWARD
 from tests.kernels.cuda_harness import TARGET, build_device, traced

@@ -15,8 +15,8 @@ from graphc.base.dtypes import convert
 from graphc.base.target import Target
 from graphc.ir import DTYPES, ROW_MAJOR, Graph, Layout, Node, Type
 from graphc.kernels.cpu.contract import contract
+from graphc.kernels.loops.sum_orders import order_sums
 from graphc.kernels.program.kernel import Kernel
-from graphc.kernels.program.sum_orders import order_sums
 from graphc.ops import Conv2d, Conv2dWgrad, Matmul
 from graphc.ops.base import Array, Contraction
 from graphc.ops.pointwise.logic import Cast

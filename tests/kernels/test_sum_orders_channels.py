@@ -15,7 +15,7 @@ from graphc.base.dtypes import convert
 from graphc.base.target import Caches, Target
 from graphc.ir import DTYPES, ROW_MAJOR, Graph, Layout, Node, Type
 from graphc.ir.interpret import evaluate
-from graphc.kernels.program.sum_orders import order_sums
+from graphc.kernels.loops.sum_orders import order_sums
 from graphc.ops import Conv2d, Conv2dDgrad, Conv2dWgrad
 from graphc.ops.fused import KernelNode
 from graphc.passes.layout import channels

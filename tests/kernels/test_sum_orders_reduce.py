@@ -14,7 +14,7 @@ from graphc.base.dtypes import convert
 from graphc.base.target import Target
 from graphc.ir import ROW_MAJOR, Layout, Node, Type
 from graphc.ir.interpret import evaluate
-from graphc.kernels.program.reduction_orders import order_reductions
+from graphc.kernels.loops.reduction_orders import order_reductions
 from graphc.ops.base import Array, Reduction
 from tests.kernels.harness import build, traced
 

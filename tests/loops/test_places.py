@@ -298,7 +298,7 @@ WRONG = {
         WARP.replace(" by 32 warp", " warp").replace("  for i1 by 32 lane\n", ""),
         "    ",
         "  ",
-        "memory of a thread or lane",
+        "memory of a worker or lane",
     ),
     "a store of a whole warp": (
         COPY.replace("unless x is y\n", ""),

@@ -43,10 +43,10 @@ from graphc.kernels.cpu.convolution.conv_channels_gradient import (
 )
 from graphc.kernels.cpu.convolution.conv_winograd import lower_conv_winograd, winograd
 from graphc.kernels.cpu.shared.kernel_source import balanced, make_kernel, symbol
+from graphc.kernels.loops.sum_orders import stated_order
 from graphc.kernels.program.epilogue import Epilogue, pooling
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.nest import Nest, Window, contraction_nest, pooled_nest, sectioned_nest
-from graphc.kernels.program.sum_orders import stated_order
 from graphc.ops.fused import KernelNode
 from graphc.ops.pooling import MaxPool2d
 

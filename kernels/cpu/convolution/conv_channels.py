@@ -20,10 +20,10 @@ from graphc.kernels.cpu.contract.kernel_text import functor, setup, sum_paramete
 from graphc.kernels.cpu.contract.tile import TEXT, Cut
 from graphc.kernels.cpu.contract.tile_cost import chunk_target
 from graphc.kernels.cpu.shared.kernel_source import array_text, balanced, entry, make_kernel
+from graphc.kernels.loops.sum_orders import stated_order
 from graphc.kernels.program.epilogue import Epilogue
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.nest import Border, Nest
-from graphc.kernels.program.sum_orders import stated_order
 from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
 

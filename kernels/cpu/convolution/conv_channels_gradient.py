@@ -16,9 +16,9 @@ from graphc.kernels.cpu.contract.tile import FEWEST_CHUNKS, STACK_BYTES
 from graphc.kernels.cpu.contract.tile_cost import chunk_target
 from graphc.kernels.cpu.convolution.conv_channels import factor_lines, inside, products_per_step
 from graphc.kernels.cpu.shared.kernel_source import balanced, chunk_count, entry, make_kernel
+from graphc.kernels.loops.sum_orders import parts_of_images, stated_order
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.nest import Nest
-from graphc.kernels.program.sum_orders import parts_of_images, stated_order
 from graphc.ops.fused import KernelNode
 
 K, C, R, S, N, P, Q = range(7)

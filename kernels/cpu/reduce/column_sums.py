@@ -9,30 +9,32 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from graphc.ir import DTYPES
-from graphc.ir.sum_order import LANES, SumOrder
-from graphc.kernels.cpu.reduce.order_text import first_steps
+from graphc.ir import Value
+from graphc.ir.sum_order import LANES
+from graphc.kernels.cpu.reduce.order_text import first_steps, order_of
 from graphc.kernels.cpu.shared.kernel_source import argument_order, chunk_count, share
-from graphc.kernels.program.rows import ColumnSum, RowLoop, Rows
+from graphc.kernels.loops.rows import RowLoop, Rows
+from graphc.kernels.program.body.reduce import Reduce
 from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
 
 
 class Columns:
-    """The column sums of a kernel, added in `order`."""
+    """The column sums of a kernel."""
 
-    def __init__(self, node: KernelNode, rows: Rows, order: SumOrder) -> None:
-        self.node, self.rows, self.order = node, rows, order
-        self.across = rows.domain.lane in rows.reduced
+    def __init__(self, node: KernelNode, rows: Rows) -> None:
+        self.node, self.rows, self.order = node, rows, order_of(rows.columns)
+        self._outputs = {name: value for value, name in rows.pointers.items()}
+        self.across = rows.domain.lane in rows.reduced_axes
         self.groups = 1 if self.across else LANES // rows.domain.width
         """Registers per element, which blocks of rows take in turn where rows lie in the lanes."""
-        self._offsets, self.nbytes = dict[ColumnSum, int](), 0
+        self._offsets, self.nbytes = dict[Reduce, int](), 0
         for column in rows.columns:
             self._offsets[column] = self.nbytes
-            size = rows.cache_elements * DTYPES[column.output.type.dtype].itemsize
+            size = rows.cache_elements * self._output(column).type.numpy_dtype.itemsize
             self.nbytes += self.groups * size
         self._registers = rows.cache_elements // rows.domain.width
-        nanoseconds = (order.parts + 1.0) * len(rows.columns) * self._registers
+        nanoseconds = (self.order.parts + 1.0) * len(rows.columns) * self._registers
         self._shares = chunk_count(nanoseconds, self._registers) if rows.columns else 0
 
     @property
@@ -56,7 +58,7 @@ class Columns:
     def pointers(self) -> list[str]:
         """Definitions of pointers to the sums of the chunk `piece`."""
         return [
-            f"{_kind(c)}* const {self._name(c)} = ({_kind(c)}*)({self._memory} + "
+            f"{self._kind(c)}* const {self._name(c)} = ({self._kind(c)}*)({self._memory} + "
             f"piece * {self.nbytes}L + {offset});"
             for c, offset in self._offsets.items()
         ]
@@ -71,7 +73,7 @@ class Columns:
             at += f" + {indices[lane]} / W % {self.groups} * {size}"
         for column in loop.columns:
             name, operand = self._name(column), column.operand
-            live = operand if self.across else f"keep<M>({operand}, splat<{_kind(column)}>(0))"
+            live = operand if self.across else f"keep<M>({operand}, splat<{self._kind(column)}>(0))"
             found.append(f"store<W, 1>({name} + {at}, load<W, 1>({name} + {at}) + {live});")
         return found
 
@@ -83,11 +85,11 @@ class Columns:
         """The statements of the second phase."""
         extent = self.rows.domain.extents[self.rows.reduced_axes[-1]]
         sets = f"{self.groups}, {self.rows.cache_elements}"
-        order = argument_order(self.node)
+        order, shares = argument_order(self.node), share(self._registers, self._shares)
         return [
-            f"add_columns<{_kind(c)}, {self.order.parts}, {self.nbytes}, {extent}, "
+            f"add_columns<{self._kind(c)}, {self.order.parts}, {self.nbytes}, {extent}, "
             f"{str(self.across).lower()}, {sets}>({self._memory} + {offset}, "
-            f"({_kind(c)}*)arguments[{order[c.output]}], {share(self._registers, self._shares)});"
+            f"({self._kind(c)}*)arguments[{order[self._output(c)]}], {shares});"
             for c, offset in self._offsets.items()
         ]
 
@@ -95,9 +97,11 @@ class Columns:
     def _memory(self) -> str:
         return f"(char*)arguments[{len(argument_order(self.node))}]"
 
-    def _name(self, column: ColumnSum) -> str:
+    def _name(self, column: Reduce) -> str:
         return f"column{list(self._offsets).index(column)}"
 
+    def _output(self, column: Reduce) -> Value:
+        return self._outputs[column.pointers[0]]
 
-def _kind(column: ColumnSum) -> str:
-    return C_TYPES[column.output.type.dtype]
+    def _kind(self, column: Reduce) -> str:
+        return C_TYPES[self._output(column).type.dtype]

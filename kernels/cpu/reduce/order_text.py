@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from graphc.ir import Graph
-from graphc.ir.sum_order import LANES, SumOrder
-from graphc.kernels.program.reduction_orders import column_order, row_order
-from graphc.kernels.program.rows import RowLoop, Rows, columns_of, reductions_of
+from graphc.ir.sum_order import LANES, SumLoop, SumOrder
+from graphc.kernels.loops.rows import RowLoop, Rows
+from graphc.kernels.program.body.reduce import Reduce
 
 MOST_STATEMENTS = 48
 """The most statements of the chains that a loop adds one after another in its text."""
@@ -16,14 +15,11 @@ OPERATIONS = 8
 """Operations of a function that count as one statement."""
 
 
-def stated_orders(body: Graph, rows: Rows) -> tuple[SumOrder, SumOrder]:
-    """The orders in which rows and columns are added: those that the nodes state, if they do."""
-    orders = row_order(body, rows), column_order(body, rows)
-    for order, nodes in zip(orders, (reductions_of(body), columns_of(body)), strict=True):
-        for node in nodes:
-            stated = node.op.attributes["order"]
-            assert stated in ("", str(order)), f"{node.output} adds in {stated}, not in {order}"
-    return orders
+def order_of(reductions: Sequence[Reduce]) -> SumOrder:
+    """The order of reductions that have one order; of none, or over no axes, that of one term."""
+    orders = {s.order for s in reductions if isinstance(s.order, SumOrder)}
+    assert len(orders) <= 1, f"several orders: {orders}"
+    return next(iter(orders), SumOrder((SumLoop(()),)))
 
 
 def order_text(name: str, order: SumOrder, rows: Rows) -> str:
@@ -40,7 +36,7 @@ def order_text(name: str, order: SumOrder, rows: Rows) -> str:
 
 def chains(order: SumOrder, rows: Rows) -> int:
     """Sums that registers along the last reduced axis take in turn."""
-    if rows.domain.lane in rows.reduced:
+    if rows.domain.lane in rows.reduced_axes:
         return order.lanes // (groups(rows) * rows.domain.width)
     return order.lanes
 

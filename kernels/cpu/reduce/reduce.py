@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from graphc.ir import Graph
 from graphc.kernels.cpu.pointwise.pointwise import lane_cost
+from graphc.kernels.loops.reduction_orders import row_lanes
+from graphc.kernels.loops.rows import Rows, find_rows, reduced_shape
 from graphc.kernels.program.access import Domain
-from graphc.kernels.program.reduction_orders import row_lanes
-from graphc.kernels.program.rows import Rows, find_rows, reduced_shape
 
 
 def vectorized_rows(body: Graph, width: int) -> Rows:
@@ -23,13 +23,7 @@ def rows_per_sweep(rows: Rows) -> int:
     in the column sums of a matrix: each stretch of memory is then read at once.
     """
     kept, reduced = rows.kept_axes, rows.reduced_axes
-    if (
-        rows.columns
-        or len(rows.loops) != 1
-        or not kept
-        or not reduced
-        or rows.loops[0].before.statements
-    ):
+    if rows.columns or len(rows.loops) != 1 or not kept or not reduced or rows.loops[0].before:
         return 1
     (loop,), domain, last = rows.loops, rows.domain, kept[-1]
     step, far = (domain.width if d == domain.lane else 1 for d in (last, reduced[-1]))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from graphc.base.target import Target
 from graphc.ir import DTYPES
-from graphc.ir.sum_order import SumOrder
 from graphc.kernels.cpu.reduce.column_sums import Columns
-from graphc.kernels.cpu.reduce.order_text import chains, chains_together, order_text, stated_orders
+from graphc.kernels.cpu.reduce.order_text import chains, chains_together, order_of, order_text
 from graphc.kernels.cpu.reduce.reduce import rows_per_sweep, vectorized_rows
 from graphc.kernels.cpu.shared.kernel_source import (
     FEW_STEPS,
@@ -20,17 +20,21 @@ from graphc.kernels.cpu.shared.kernel_source import (
     entry,
     make_kernel,
     pointer_lines,
-    program_cost,
     share,
     statement_cost,
 )
+from graphc.kernels.loops.cached_rows import cache_rows
+from graphc.kernels.loops.language import Alloc, Loop, walk
+from graphc.kernels.loops.reduction_orders import ordered_rows
+from graphc.kernels.loops.rewrites import rows_by
+from graphc.kernels.loops.rows import RowLoop, Rows, reduced_shape
+from graphc.kernels.loops.verify import verify_nest
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.body.literals import splat
-from graphc.kernels.program.body.statement import RegisterProgram
-from graphc.kernels.program.cached_rows import cache_rows
+from graphc.kernels.program.body.reduce import Reduce
+from graphc.kernels.program.body.statement import Statement
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import Kernel
-from graphc.kernels.program.rows import RowLoop, RowReduction, Rows, reduced_shape
 from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
 
@@ -46,18 +50,20 @@ _ACROSS = {"sum": "lanesum", "prod": "laneprod", "max": "lanemax", "min": "lanem
 def lower_reduce(node: KernelNode, target: Target) -> Kernel:
     """The kernel of a body with reductions and without contractions."""
     body = node.body
-    rows = vectorized_rows(body, target.lanes)
-    order, columns = stated_orders(body, rows)
+    rows = ordered_rows(body, vectorized_rows(body, target.lanes))
     side = rows_per_sweep(rows)
     units = _registers(rows, rows.kept_axes) // side
     wanted = _chunks(rows, side, units, target.lanes)
     split = wanted >= 2 * units and not rows.columns
-    pieces = min(order.parts, -(-wanted // units)) if split else 1
+    pieces = min(order_of(rows.loops[0].sums).parts, -(-wanted // units)) if split else 1
     if pieces == 1:  # else each loop is a phase, and a row has several workers
         rows = cache_rows(rows, lambda s: statement_cost(s, target.lanes), DEAR, HELD_BYTES)
         wanted = _chunks(rows, side, units, target.lanes)
-    chunks = columns.parts if rows.columns else min(wanted, units)
-    printer = _Printer(node, rows, order, side, units, pieces, Columns(node, rows, columns))
+    rows = replace(rows, nest=rows_by(rows.nest, "chunk", side))
+    verify_nest(rows.nest)
+    columns = Columns(node, rows)
+    chunks = columns.order.parts if rows.columns else min(wanted, units)
+    printer = _Printer(node, rows, units, pieces, columns)
     last = 1 if rows.loops[-1].sums or rows.after.statements else 0
     phases = (units * pieces,) * len(rows.loops) + (units,) * last
     sections = printer.sections(chunks)
@@ -74,10 +80,9 @@ def lower_reduce(node: KernelNode, target: Target) -> Kernel:
 
 def _chunks(rows: Rows, side: int, units: int, width: int) -> int:
     """The number of chunks of all rows, or of pieces of rows."""
-    steps = _registers(rows, rows.reduced_axes)
-    once = (program_cost(p, width) for p in (*(x.before for x in rows.loops), rows.after))
-    each = (program_cost(loop.body, width) for loop in rows.loops)
-    per_row = side * (sum(each) * steps + sum(once))
+    steps, per_row = _registers(rows, rows.reduced_axes), 0.0
+    for statement, around in walk(rows.nest.body):
+        per_row += statement_cost(statement, width) * side * (steps if len(around) > 1 else 1)
     return chunk_count(per_row * units, units * max(steps // FEW_STEPS, 1))
 
 
@@ -93,7 +98,7 @@ def _domain(name: str, domain: Domain, axes: Sequence[int]) -> str:
     return domain_text(name, Domain(extents, lane, domain.width))
 
 
-def _sums_text(name: str, sums: Sequence[RowReduction], across: bool) -> str:
+def _sums_text(name: str, sums: Sequence[Reduce], across: bool) -> str:
     lines = [f"struct {name} {{"]
     for s in sums:
         lines.append(f"  vec<{C_TYPES[s.dtype]}> {s.result} = {_identity(s)};")
@@ -108,7 +113,7 @@ def _sums_text(name: str, sums: Sequence[RowReduction], across: bool) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _identity(sum: RowReduction) -> str:
+def _identity(sum: Reduce) -> str:
     """A register of the neutral element."""
     return splat(sum.identity, sum.dtype)
 
@@ -120,16 +125,14 @@ class _Printer:
         self,
         node: KernelNode,
         rows: Rows,
-        order: SumOrder,
-        side: int,
         units: int,
         pieces: int,
         columns: Columns,
     ) -> None:
-        self.node, self.rows, self.order = node, rows, order
+        self.node, self.rows, self.units = node, rows, units
         self.pieces, self.columns = pieces, columns
-        self.side, self.units = side, units
-        self.across = rows.domain.lane in rows.reduced
+        self.order, self.side = order_of(rows.loops[0].sums), rows.loop.each
+        self.across = rows.domain.lane in rows.reduced_axes
         """Whether the lanes of a register belong to one row."""
         self.workspace = columns.workspace
         """Bytes of the partial results of each loop, row and part."""
@@ -184,26 +187,36 @@ class _Printer:
         ]
 
     def _row(self) -> str:
-        rows = self.rows
-        lines = [
-            "template <int N>",
-            "static INLINE void row(void* const* arguments, const long* i, long number, int phase, "
-            "long piece) {",
-            *(f"  {line}" for line in pointer_lines(self.node, rows.program, rows.pointers)),
-        ]
-        for held in rows.cached:
-            kind = C_TYPES[held.dtype]
-            lines.append(f"  alignas(64) {kind} {held.name}[{held.size}];")
-            lines.append(f"  {kind}* const {held.pointer} = {held.name};")
-        lines += [f"  {line}" for line in self.columns.pointers()]
+        head = pointer_lines(self.node, self.rows.program, self.rows.pointers)
+        caches, lines, loops, end = list[str](), list[str](), 0, 0
+        for step in self.rows.loop.body:
+            if isinstance(step, Alloc):
+                kind, name = C_TYPES[step.dtype], step.name.removesuffix("_data")
+                caches.append(f"alignas(64) {kind} {name}[{step.size}];")
+                caches.append(f"{kind}* const {step.name} = {name};")
+            elif isinstance(step, Loop):
+                lines += self._loop(loops)
+                end = len(lines)
+                lines += self._results(loops)
+                loops += 1
+            elif isinstance(step, Statement):
+                lines.append(step.text(self.indices, "N"))
+        if self.side > 1:  # the only loop, and then every row
+            lines[end:] = self._each(lines[end:])
+        head += [*caches, *self.columns.pointers()]
         if self.pieces > 1:
             number = len(argument_order(self.node))
-            lines.append(f"  char* const workspace = (char*)arguments[{number}];")
-        for k, loop in enumerate(rows.loops):
-            lines += [f"  {line}" for line in self._loop(k, loop)]
-        if self.side == 1:
-            lines += [f"  {line}" for line in self._lines(rows.after, "N")]
-        return "".join(f"{line}\n" for line in [*lines, "}"])
+            head.append(f"char* const workspace = (char*)arguments[{number}];")
+        return "".join(
+            f"{line}\n"
+            for line in (
+                "template <int N>",
+                "static INLINE void row(void* const* arguments, const long* i, long number, "
+                "int phase, long piece) {",
+                *(f"  {line}" for line in (*head, *lines)),
+                "}",
+            )
+        )
 
     def _shell(self, chunks: int) -> str:
         lines, span, piece = [], share(self.units, chunks), "0"
@@ -223,7 +236,9 @@ class _Printer:
         ]
         return entry(self.node, lines, "phase")
 
-    def _loop(self, k: int, loop: RowLoop) -> list[str]:
+    def _loop(self, k: int) -> list[str]:
+        """A loop over elements."""
+        loop, several = self.rows.loops[k], self.side > 1
         widest = max((DTYPES[s.dtype].itemsize for s in loop.sums), default=0)
         size = widest * len(loop.sums) * self.rows.domain.width * self.side
         size = size if self.pieces > 1 else 0
@@ -231,41 +246,28 @@ class _Printer:
         if size:
             partials = f"workspace + {self.workspace}L + number * {size * self.order.parts}L"
             self.workspace += size * self.order.parts * self.units
+        kind, name, given = f"Sums{k}", f"sums{k}", "sums"
+        if several:
+            kind, name, given = f"Neighbours<Sums0, {self.side}>", "group", "all"
+        body = [s.text(self.indices, "M") for s in loop.body.statements]
+        body += [*map(self._join, loop.sums), *self.columns.lines(loop, self.indices)]
+        body = self._each([f"Sums{k}& sums = all.row[side];", *body]) if several else body
         settings = f"{self._sums(loop)}, N, {k}, {self.pieces}, {size}"
-        if self.side > 1:
-            return self._group(loop, settings, partials)
         return [
-            *self._lines(loop.before, "N"),
-            f"Sums{k} sums{k};",
-            f"if (!loop<Reduced, {settings}>(phase, piece, {partials}, sums{k}, "
-            f"[=]<int M>(Sums{k}& sums, const long* j, long last) "
+            f"{kind} {name};",
+            f"if (!loop<Reduced, {settings}>(phase, piece, {partials}, {name}, "
+            f"[=]<int M>({kind}& {given}, const long* j, long last) "
             "__attribute__((always_inline)) {",
-            *(f"  {line}" for line in self._lines(loop.body, "M")),
-            *(f"  {self._join(s)}" for s in loop.sums),
-            *(f"  {line}" for line in self.columns.lines(loop, self.indices)),
+            *(f"  {line}" for line in body),
             "})) return;",
-            *(f"const vec<{C_TYPES[s.dtype]}> {s.result} = sums{k}.{s.result};" for s in loop.sums),
         ]
 
-    def _group(self, loop: RowLoop, settings: str, partials: str) -> list[str]:
-        """The only loop, and what follows it, for a group of neighbouring rows."""
-        kind = f"Neighbours<Sums0, {self.side}>"
-        body = ["Sums0& sums = all.row[side];", *self._lines(loop.body, "M")]
-        results = [
-            f"const vec<{C_TYPES[s.dtype]}> {s.result} = group.row[side].{s.result};"
-            for s in loop.sums
-        ]
-        return [
-            f"{kind} group;",
-            f"if (!loop<Reduced, {settings}>(phase, piece, {partials}, group, "
-            f"[=]<int M>({kind}& all, const long* j, long last) "
-            "__attribute__((always_inline)) {",
-            *(f"  {line}" for line in self._each([*body, *map(self._join, loop.sums)])),
-            "})) return;",
-            *self._each([*results, *self._lines(self.rows.after, "N")]),
-        ]
+    def _results(self, k: int) -> list[str]:
+        """The results of a loop as registers."""
+        sums, own = self.rows.loops[k].sums, "group.row[side]" if self.side > 1 else f"sums{k}"
+        return [f"const vec<{C_TYPES[s.dtype]}> {s.result} = {own}.{s.result};" for s in sums]
 
-    def _join(self, s: RowReduction) -> str:
+    def _join(self, s: Reduce) -> str:
         live = f"keep<M>({s.operand}, {_identity(s)})" if self.across else s.operand
         return s.joined("sums.", live)
 
@@ -273,8 +275,4 @@ class _Printer:
         """The order of a loop, and how many of its chains are added side by side."""
         if not loop.sums:
             return "Plain<Order>, 1"
-        count = chains(self.order, self.rows)
-        return f"Order, {chains_together(loop, self.side, count)}"
-
-    def _lines(self, program: RegisterProgram, live: str) -> list[str]:
-        return program.lines(self.indices, live)
+        return f"Order, {chains_together(loop, self.side, chains(self.order, self.rows))}"

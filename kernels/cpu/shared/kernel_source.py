@@ -9,6 +9,7 @@ from graphc.ir import Value, dtype_name
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.body.along import Along
 from graphc.kernels.program.body.literals import memory_literal
+from graphc.kernels.program.body.reduce import Reduce
 from graphc.kernels.program.body.statement import (
     Call,
     Compute,
@@ -150,7 +151,7 @@ def statement_cost(statement: Statement, width: int) -> float:
         return 1.0 if access.lane_stride in (0, 1) and not guarded else 0.5 * width
     if isinstance(statement, Call):
         return 0.5 * width + 5.0
-    if isinstance(statement, Along):
+    if isinstance(statement, Along | Reduce):
         return 0.0  # the template knows what it costs
     # 16 elements of 5 picoseconds per operation; short functions take longer beside others.
     assert isinstance(statement, Compute)

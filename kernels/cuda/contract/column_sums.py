@@ -36,12 +36,12 @@ from graphc.kernels.cuda.shared.kernel_source import (
     memory_order,
 )
 from graphc.kernels.cuda.shared.runs import RUN
+from graphc.kernels.loops.rows import Rows, find_rows, first_reduced, reduced_shape
 from graphc.kernels.program.access import AffineIndex, Domain
 from graphc.kernels.program.body.names import Identifiers, Pointers
 from graphc.kernels.program.epilogue import Epilogue, epilogue_of
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.nest import Nest
-from graphc.kernels.program.rows import Rows, find_rows, reduced_shape
 
 ACROSS, LINES = 8, FEW_THREADS // 8
 """Threads of a block that adds parts of sums: side by side, of a line of memory, and one below the
@@ -252,7 +252,7 @@ def fused_reduction_of(body: Graph, tickets: bool = False) -> FusedReduction | N
     if not of_rows:
         behind = factored(in_one_pass(behind))
         rows = find(behind)
-        operands = tuple(s.value for s in rows.loops[0].sums)
+        operands = first_reduced(behind)
     nodes = [n for n in body.nodes if late.isdisjoint(n.outputs)]
     made = {v for n in nodes for v in n.outputs}
     nodes += [n for n in behind.nodes if made.isdisjoint(n.outputs)]

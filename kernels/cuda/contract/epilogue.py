@@ -54,8 +54,9 @@ def functor(
     one, several, fields = [], [], []
     if runs is not None:
         added = sums.added(epilogue.live_out) if sums else ()
-        given, vectors = f"const {element} sum = sums.at[step];", "columns" if runs.vectors else ""
-        text = runs.lines(indices, index, define, given, added, vectors)
+        given, vectors = f"const {element} sum = sums.at[step];", runs.vectors
+        sources = {_address(s): f"columns.{s.results[0].name}" for s in vectors}
+        text = runs.lines(indices, index, define, [given], added, sources)
         taken = [f"const Run<{element}, {RUN}>& sums", *(["Results& results"] if sums else ())]
         taken += ["const Columns& columns"] if vectors else []
         several = [
@@ -117,8 +118,8 @@ def _columns(runs: Runs, indices: list[str], place: str, extent: int) -> list[st
     its sums leave as a whole run if nothing else is loaded: what is stored has places for it."""
     fields, loads, lane = [], [], [*indices[:-1], "lane"]
     for load in runs.vectors:
-        (name, dtype), (address,) = load.results[0], load.arguments
-        assert isinstance(address, Address) and address.access
+        (name, dtype), address = load.results[0], _address(load)
+        assert address.access
         fields.append(f"    Run<{C_TYPES[dtype]}, {RUN}> {name};")
         loads.append(f"{name}.at[step] = {address.pointer}[{address.access.text(lane)}];")
     return [
@@ -139,6 +140,12 @@ def _columns(runs: Runs, indices: list[str], place: str, extent: int) -> list[st
         "    return found;",
         "  }",
     ]
+
+
+def _address(load: Load) -> Address:
+    (address,) = load.arguments
+    assert isinstance(address, Address)
+    return address
 
 
 def _pads(runs: Runs, extent: int) -> bool:

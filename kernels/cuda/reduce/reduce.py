@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from graphc.ir import DTYPES, Value
-from graphc.kernels.cuda.shared.kernel_source import BLOCKS, SHARED_BYTES, THREADS
+from graphc.kernels.cuda.shared.kernel_source import BLOCKS, SHARED_BYTES, THREADS, WARP
 from graphc.kernels.cuda.shared.runs import NARROW_RUN, RUN, aligned
+from graphc.kernels.loops.rewrites import in_sum_order, rows_by, rows_in_runs
+from graphc.kernels.loops.rows import Rows
+from graphc.kernels.program.body.reduce import Reduce, ThreadOrder
 from graphc.kernels.program.body.statement import Address, Load, Statement, Store
-from graphc.kernels.program.rows import RowReduction, Rows
 
 LEAST_COLUMNS = 8
 """The fewest columns, or runs, per thread that a split is worth."""
@@ -47,6 +49,8 @@ KEPT_SHARED = 80 << 10
 compute capability 8.0 and newer has."""
 ALONE_BYTES = 128 << 10
 """Bytes that a block loads in the time of a second launch, if few others load."""
+MOST_IN_TURN = 8
+"""The most results of threads that a thread adds one after another."""
 MOST_THREADS = 1024
 """Threads of a block with one row."""
 
@@ -85,6 +89,17 @@ class Shape:
         return self.across * self.along
 
     @property
+    def order(self) -> ThreadOrder:
+        """The order in which reduce.cuh combines a row's elements."""
+        lanes = min(self.along, WARP)
+        trees: tuple[int, ...] = (lanes,)
+        if not self.rows_apart:
+            lanes = WARP // self.across if self.across < WARP <= self.threads else 1
+            trees = (lanes, lanes) if self.along // lanes > MOST_IN_TURN else (lanes,)
+        run = self.length if self.rows_apart else 1
+        return ThreadOrder(self.along, run, trees, self.splits)
+
+    @property
     def blocks(self) -> int:
         """Blocks that divide the rows."""
         return -(-self.rows // (self.across * (1 if self.rows_apart else self.length)))
@@ -118,6 +133,14 @@ def choose_shape(found: Rows) -> Shape:
     return _keeping_columns(rows, columns, length, reloaded_bytes(found, length), beside) or shape
 
 
+def scheduled(found: Rows, shape: Shape) -> Rows:
+    """The loops of blocks with `across` rows, or runs of rows, whose elements threads share."""
+    nest = rows_by(found.nest, "block", shape.across, "thread")
+    if shape.length > 1:
+        nest = rows_in_runs(nest, shape.length, not shape.rows_apart)
+    return replace(found, nest=in_sum_order(nest, shape.order))
+
+
 def shape_behind(found: Rows) -> Shape | None:
     """The division of contiguous rows in runs whose first sums are known: as many blocks as fill a
     device twice. None where rows are not contiguous."""
@@ -144,7 +167,7 @@ def plain_address(statement: Statement, values: Mapping[str, Value]) -> Address 
     return address if address.access and address.pointer in values else None
 
 
-def result_bytes(sum: RowReduction) -> int:
+def result_bytes(sum: Reduce) -> int:
     """Bytes of a result in whole words, so that lanes can exchange it."""
     size = max(4, DTYPES[sum.dtype].itemsize)
     return 4 * size if sum.combine == "deviations" else size
@@ -256,7 +279,7 @@ def _run_length(found: Rows, inner: int) -> int:
     if not moved or not found.domain.size:
         return 1
     widest = max(value.type.numpy_dtype.itemsize for _, value in moved)
-    results = 0 if inner in found.reduced else THREADS * _results(found)
+    results = 0 if inner in found.reduced_axes else THREADS * _results(found)
     for length in (NARROW_RUN, RUN) if widest <= 2 else (RUN,):
         whole = found.domain.extents[inner] % length == 0 and results * length <= SHARED_BYTES
         if whole and all(aligned(access, value, inner, length) for access, value in moved):
@@ -280,7 +303,7 @@ def _bytes_of_column(found: Rows) -> int:
 def _bytes_of_row(found: Rows) -> int:
     """Bytes that loops read once per row."""
     values = values_of(found)
-    loads = [s for loop in found.loops for s in loop.before.statements if isinstance(s, Load)]
+    loads = [s for loop in found.loops for s in loop.before if isinstance(s, Load)]
     addresses = {a for s in loads if (a := plain_address(s, values))}
     return sum(values[a.pointer].type.numpy_dtype.itemsize for a in addresses)
 

@@ -16,12 +16,12 @@ from graphc.kernels.cuda.shared.kernel_source import (
     index_type,
     memory_order,
 )
+from graphc.kernels.loops.cached_rows import cache_rows_in_outputs
+from graphc.kernels.loops.rows import Rows, find_rows, reduced_shape
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.body.statement import Call, Statement
-from graphc.kernels.program.cached_rows import cache_rows_in_outputs
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import Kernel
-from graphc.kernels.program.rows import Rows, find_rows, reduced_shape
 from graphc.ops.fused import KernelNode
 
 DEAR = 8.0

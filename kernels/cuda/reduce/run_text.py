@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from graphc.ir import Value
-from graphc.kernels.cuda.reduce.reduce import Shape, plain_address, values_of
+from graphc.kernels.cuda.reduce.reduce import Shape, plain_address, scheduled, values_of
 from graphc.kernels.cuda.shared.kernel_source import delinearize, wrapped
+from graphc.kernels.loops.rows import Rows
+from graphc.kernels.loops.verify import verify_nest
 from graphc.kernels.program.body.statement import Address, Load, RegisterProgram, Statement
-from graphc.kernels.program.rows import Rows
 from graphc.ops.pointwise.logic import C_TYPES
 
 
@@ -18,12 +19,19 @@ from graphc.ops.pointwise.logic import C_TYPES
 class RunText:
     """Prints loads, addresses and indices of the elements that a thread accesses at once."""
 
-    rows: Rows
+    plain: Rows
     """The loops over rows."""
     shape: Shape
     """The division among threads."""
     index: str
     """The C++ index type."""
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The loops over rows as threads run them."""
+        found = scheduled(self.plain, self.shape)
+        verify_nest(found.nest)
+        return found
 
     @property
     def names(self) -> list[str]:
@@ -61,15 +69,11 @@ class RunText:
             whole, [names[d] for d in axes], extents, self.index, program.used(names)
         )
 
-    def _address(self, statement: Statement) -> Address | None:
-        """The address of an unconditional load or store; None for other statements."""
-        return plain_address(statement, self._values)
-
-    def _loads(self, program: RegisterProgram) -> dict[Address, str]:
-        """The program's unconditional loads, each with the first register that it defines."""
+    def _loads(self, statements: Iterable[Statement]) -> dict[Address, str]:
+        """The unconditional loads, each with the first register that it defines."""
         loads: dict[Address, str] = {}
-        for s in program.statements:
-            if isinstance(s, Load) and (address := self._address(s)):
+        for s in statements:
+            if isinstance(s, Load) and (address := plain_address(s, self._values)):
                 loads.setdefault(address, s.results[0].name)
         return loads
 
@@ -83,11 +87,11 @@ class RunText:
         assert address.access is not None
         return self.shape.length > 1 and address.access.strides[self._inner] != 0
 
-    def _place(self, address: Address, const: str = "const ") -> str:
+    def _place(self, address: Address) -> str:
         """The memory of a run, from its first element."""
         assert address.access is not None
         offset = address.access.text(self.names)
-        return f"*reinterpret_cast<{const}{self._run(address)}*>({address.pointer} + {offset})"
+        return f"*reinterpret_cast<const {self._run(address)}*>({address.pointer} + {offset})"
 
     def _loading(self, name: str, loads: Mapping[Address, str]) -> tuple[list[str], list[str]]:
         """The struct `name` of what is loaded at once, and the functor that loads it."""

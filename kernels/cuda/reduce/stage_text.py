@@ -6,20 +6,16 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from graphc.ir import DTYPES
 from graphc.kernels.cuda.reduce.reduce import Shape
 from graphc.kernels.cuda.reduce.run_text import RunText
 from graphc.kernels.cuda.reduce.stages import bytes_of_stage, operand_of, stage_struct
-from graphc.kernels.cuda.shared.runs import call_of_run, element_of_run, makes_runs
-from graphc.kernels.program.body.statement import (
-    Address,
-    Call,
-    Load,
-    RegisterProgram,
-    Statement,
-    Store,
-    joined,
-)
-from graphc.kernels.program.rows import RowLoop
+from graphc.kernels.cuda.shared.loop_printer import statements_of
+from graphc.kernels.cuda.shared.runs import Runs, element_text, source_of
+from graphc.kernels.loops.language import Loop
+from graphc.kernels.loops.rows import RowLoop
+from graphc.kernels.program.body.reduce import Reduce
+from graphc.kernels.program.body.statement import Address, Call, RegisterProgram, joined
 from graphc.ops.pointwise.logic import C_TYPES
 
 AHEAD_BYTES, HELD_BYTES = 128, 192
@@ -188,14 +184,18 @@ class ReduceText(RunText):
     @cached_property
     def _kept_loads(self) -> dict[Address, str]:
         """The loads that a thread keeps for all loops."""
-        return self._loads(joined(loop.body for loop in self.rows.loops))
+        return self._loads(s for loop in self.plain.loops for s in loop.body.statements)
 
     def _loop(self, number: int) -> list[str]:
         """The statements of a loop: what is the same for a whole row, then each column."""
-        loop, held = self.rows.loops[number], self.shape.keeps_row
-        head, program, sources = self._before(loop)
-        loads = self._kept_loads if held else self._loads(loop.body)
-        sources |= {address: f"loads.{field}" for address, field in loads.items()}
+        loop, plain = self.rows.loops[number], self.plain.loops[number]
+        held = self.shape.keeps_row
+        early = self._loads(plain.before) if self._several else {}
+        rows = {a: f"{name}run" for a, name in early.items() if self._varies(a)}
+        head = [s.text(self.names, "1") for s in loop.before]
+        head += [f"const auto {name} = {self._place(a)};" for a, name in rows.items()]
+        loads = self._kept_loads if held else self._loads(plain.body.statements)
+        sources = {**rows, **{address: f"loads.{field}" for address, field in loads.items()}}
         kind = "Loads" if held else f"Loads{number}"
         stage, settings = self._stage(number), [self._stage(number)] if loop.sums else []
         first = ["held,", "load_step,"]
@@ -211,93 +211,36 @@ class ReduceText(RunText):
         call = f"const {stage} stage{number} = {call}" if loop.sums else call
         results = f", {stage}& results" if loop.sums else ""
         body = [f"[&]({self.index} column, const {kind}& loads{results}) {{"]
-        body += [f"  {x}" for x in self._elements(loop, program, sources, number)]
+        body += [f"  {x}" for x in self._elements(number, sources)]
         known = self._results(number) if loop.sums and self.shape.splits == 1 else ()
         return [*head, call, *(f"    {x}" for x in (*first, *body)), "    });", *known]
 
     def _prefetch_bytes(self, number: int) -> int:
         """Bytes that a thread loads ahead in a loop."""
         sums = [s for loop in self.rows.loops[:number] for s in loop.sums]
-        held = sum(s.value.type.numpy_dtype.itemsize for s in sums) * self.shape.length
+        dtypes = {r.name: r.dtype for s in self.rows.nest.statements for r in s.results}
+        held = sum(DTYPES[dtypes[s.operand]].itemsize for s in sums) * self.shape.length
         return min(AHEAD_BYTES, HELD_BYTES - held)
 
-    def _before(self, loop: RowLoop) -> tuple[list[str], RegisterProgram, dict[Address, str]]:
-        """The statements before a loop, the loop's program, and the registers with runs of row
-        values. For a run of rows only loads come before the loop; the compiler hoists the rest."""
-        if not self._several:
-            return loop.before.lines(self.names, "1"), loop.body, {}
-        runs = {a: name for a, name in self._loads(loop.before).items() if self._varies(a)}
-        head = [f"const auto {name}run = {self._place(a)};" for a, name in runs.items()]
-        return head, loop.program, {a: f"{name}run" for a, name in runs.items()}
-
-    def _elements(
-        self,
-        loop: RowLoop,
-        program: RegisterProgram,
-        sources: Mapping[Address, str],
-        number: int,
-    ) -> list[str]:
+    def _elements(self, number: int, sources: Mapping[Address, str]) -> list[str]:
         """The statements of a run, or of an element."""
-        sums, length = loop.sums, self.shape.length
-        computed = program.filter(
-            lambda s: not isinstance(s, Load) or self._address(s) not in sources
-        )
-        lines = self._column(computed)
-        if length == 1:
-            lines += [self._statement(s, sources, {}) for s in program.statements]
-            return [*lines, *(s.joined("results.", operand_of(s)) for s in sums)]
-        others = frozenset(range(self.rows.domain.rank)) - {self._inner}
-        once, each = program.split(others)
-        stores = [a for s in each.statements if isinstance(s, Store) if (a := self._address(s))]
-        runs = {a: f"run{i}" for i, a in enumerate(stores)}
-        lines += [self._statement(s, sources, {}) for s in once.statements]
-        lines += [call_of_run(s, self.names, length) for s in each.statements if self._calls(s)]
-        lines += [f"{self._run(a)} {run};" for a, run in runs.items()]
-        lines += self._steps(
-            [
-                *self._result_definitions(each, [s.operand for s in sums], number),
-                *(self._statement(s, sources, runs) for s in each.statements),
-                *(s.joined(f"results{self._at}", operand_of(s)) for s in sums),
-            ],
-            each.filter(lambda s: self._address(s) is None and not self._calls(s)),
-        )
-        return [*lines, *(f"{self._place(a, '')} = {run};" for a, run in runs.items())]
+        loop = self.rows.loops[number]
+        sums, elements = loop.sums, loop.body
+        joins = [s.joined(f"results{self._at}", operand_of(s)) for s in sums]
+        if self.shape.length == 1:
+            lines = self._column(elements.filter(lambda s: not source_of(s, sources)))
+            texts = (element_text(s, self.names, sources) for s in elements.statements)
+            return [*lines, *texts, *joins]
+        *once, lanes = loop.loop.body
+        assert isinstance(lanes, Loop), f"no loop over lanes: {lanes}"
+        each = statements_of(s for s in lanes.body if not isinstance(s, Reduce))
+        runs = Runs(self.shape.length, statements_of(once), each, self._values, self._inner)
+        known = self._result_definitions(each, [s.operand for s in sums], number)
+        return runs.lines(self.names, self.index, self._column, [*known], joins, sources)
 
     @property
     def _at(self) -> str:
         return ".at[step]." if self._several else "."
-
-    def _steps(self, lines: Iterable[str], program: RegisterProgram) -> list[str]:
-        """A loop over the elements of a run, which defines `lane` where the program uses it."""
-        name, index = self.names[self._inner], self.index
-        own = "lane" in program.used(self._lane)
-        return [
-            "#pragma unroll",
-            f"for (int step = 0; step < {self.shape.length}; step++) {{",
-            *([f"  const {index} lane = {name} + step;"] if own else []),
-            *(f"  {x}" for x in lines),
-            "}",
-        ]
-
-    def _calls(self, statement: Statement) -> bool:
-        """Whether it is a call for a whole run."""
-        length = self.shape.length
-        return length > 1 and makes_runs(statement, self._values, self._inner, length)
-
-    def _statement(
-        self, statement: Statement, sources: Mapping[Address, str], runs: Mapping[Address, str]
-    ) -> str:
-        """A statement of one element; `sources` and `runs` are registers that replace memory."""
-        address = self._address(statement)
-        if address and address in sources and isinstance(statement, Load):
-            ((name, dtype),) = statement.results
-            step = " + step" if self._varies(address) else ""
-            return f"const vec<{C_TYPES[dtype]}> {name} = load<1, 0>({sources[address]}.at{step});"
-        if address and address in runs:
-            return f"store<1, 0>({runs[address]}.at + step, {statement.arguments[1]});"
-        if self._calls(statement):
-            return element_of_run(statement)
-        return statement.text(self._lane if self.shape.length > 1 else self.names, "1")
 
     def _row_outputs(self, which: str) -> list[str]:
         """The statements that store values that exist once per row, in the threads where
@@ -307,9 +250,11 @@ class ReduceText(RunText):
             return []
         lines = after.lines(self._lane if self._several else self.names, "1")
         if self._several:
-            lines = self._steps(
-                [*self._result_definitions(after, (), len(self.stages)), *lines], after
-            )
+            kind, first = f"const {self.index} lane", self.names[self._inner]
+            own = [f"{kind} = {first} + step;"] if "lane" in after.used(self._lane) else []
+            own += self._result_definitions(after, (), len(self.stages))
+            head = f"for (int step = 0; step < {self.shape.length}; step++) {{"
+            lines = ["#pragma unroll", head, *(f"  {x}" for x in (*own, *lines)), "}"]
         return [f"if (rows.{which}()) {{", *(f"  {x}" for x in lines), "}"]
 
     def _results(self, number: int) -> list[str]:

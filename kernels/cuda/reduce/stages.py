@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from graphc.ir import DTYPES
 from graphc.kernels.cuda.reduce.reduce import result_bytes
+from graphc.kernels.loops.rows import RowLoop
 from graphc.kernels.program.body.literals import literal
-from graphc.kernels.program.rows import RowLoop, RowReduction
+from graphc.kernels.program.body.reduce import Reduce
 from graphc.ops.pointwise.logic import C_TYPES
 
 
@@ -30,21 +31,21 @@ def stage_struct(number: int, loop: RowLoop) -> list[str]:
     ]
 
 
-def _kind(sum: RowReduction) -> str:
+def _kind(sum: Reduce) -> str:
     """The C++ type of a result."""
     plain = "int" if _small(sum) else C_TYPES[sum.dtype]
     return f"Deviations<{plain}>" if sum.combine == "deviations" else plain
 
 
-def _identity(sum: RowReduction) -> str:
+def _identity(sum: Reduce) -> str:
     return "{}" if sum.combine == "deviations" else literal(sum.identity, sum.dtype)
 
 
-def _small(sum: RowReduction) -> bool:
+def _small(sum: Reduce) -> bool:
     """Whether it is stored as an int: results are whole words, so that lanes can exchange them."""
     return DTYPES[sum.dtype].itemsize < 4
 
 
-def operand_of(sum: RowReduction) -> str:
+def operand_of(sum: Reduce) -> str:
     """The C++ expression of the operand of a reduction."""
     return f"static_cast<int>({sum.operand})" if _small(sum) else sum.operand

@@ -33,13 +33,15 @@ class Runs:
     """A program split into what is computed once per run and what is computed per element."""
 
     length: int
-    """Elements of a run along the last axis."""
+    """Elements of a run."""
     once: RegisterProgram
     """Statements whose results are the same for all elements of a run."""
     each: RegisterProgram
     """Statements per element. Runs in their memory are aligned to their size."""
     used: Mapping[str, Value]
     """Values by pointer name."""
+    axis: int | None = None
+    """The axis of a run; None for the last one."""
 
     @property
     def vectors(self) -> list[Load]:
@@ -54,33 +56,32 @@ class Runs:
         names: list[str],
         index: str,
         define: Callable[[RegisterProgram], list[str]],
-        prologue: str = "",
+        prologue: Sequence[str] = (),
         last: Sequence[str] = (),
-        vectors: str = "",
+        sources: Mapping[Address, str] | None = None,
     ) -> list[str]:
         """The statements of a run whose first element has the indices `names`.
 
         `define` gives the definitions of the indices that a program uses. `prologue` comes first
-        for element `step`, `last` after all elements. `vectors` names a struct with the elements of
-        unaligned vectors.
+        for element `step`, `last` after all elements. `sources` name runs that are in registers.
         """
-        inner = len(names) - 1
-        loads = [
-            s
-            for s in self.each.statements
-            if isinstance(s, Load) and self._is_aligned_run(s, inner)
-        ]
-        stores = [
-            s
-            for s in self.each.statements
-            if isinstance(s, Store) and self._is_aligned_run(s, inner)
-        ]
+        inner, given = len(names) - 1 if self.axis is None else self.axis, sources or {}
+        known = {id(s): x for s in self.each.statements if (x := source_of(s, given))}
+        loads, stores = (
+            [
+                s
+                for s in self.each.statements
+                if isinstance(s, kind) and id(s) not in known and self._is_aligned_run(s, inner)
+            ]
+            for kind in (Load, Store)
+        )
         runs = {id(s): f"run{number}" for number, s in enumerate((*loads, *stores))}
-        lane = [*names[:-1], "lane"]
-        known = {id(s): f"{vectors}.{s.results[0].name}" for s in self.vectors if vectors}
+        lane = [*names[:inner], "lane", *names[inner + 1 :]]
         whole = RegisterProgram((*self.once.statements, *self.each.statements), {}, {})
-        lines = [*define(whole), *self.once.lines(names, "1")]
-        lines += [call_of_run(s, names, self.length) for s in self.each.statements if _calls(s)]
+        lines = define(whole.filter(lambda s: not source_of(s, given)))
+        lines += [element_text(s, names, given) for s in self.once.statements]
+        calls = [s for s in self.each.statements if makes_runs(s, self.used, inner, self.length)]
+        lines += [call_of_run(s, names, self.length) for s in calls]
         for load in loads:
             kind, place = self._memory(load, names)
             lines.append(
@@ -88,13 +89,14 @@ class Runs:
             )
         lines += [f"{self._memory(store, names)[0]} {runs[id(store)]};" for store in stores]
         lines += ["#pragma unroll", f"for (int step = 0; step < {self.length}; step++) {{"]
-        alone = self.each.filter(lambda s: id(s) not in {*runs, *known} and not _calls(s))
+        alone = self.each.filter(lambda s: id(s) not in {*runs, *known} and s not in calls)
         if alone.used(lane) & {"lane"}:
-            lines.append(f"  const {index} lane = {names[-1]} + step;")
-        lines += [f"  {prologue}"] if prologue else []
+            lines.append(f"  const {index} lane = {names[inner]} + step;")
+        lines += [f"  {line}" for line in prologue]
         for statement in self.each.statements:
             name = known.get(id(statement)) or runs.get(id(statement), "")
-            lines.append(f"  {_step(statement, name, lane)}")
+            text = _step(statement, name, lane)
+            lines.append(f"  {element_of_run(statement) if statement in calls else text}")
         lines += [*(f"  {line}" for line in last), "}"]
         for store in stores:
             kind, place = self._memory(store, names)
@@ -195,9 +197,19 @@ def element_of_run(call: Statement) -> str:
     return " ".join(f"const {text}" for text in taken)
 
 
-def _calls(statement: Statement) -> bool:
-    """Whether it is a call that computes a run, as all calls that read memory do."""
-    return isinstance(statement, Call) and bool(statement.pointers)
+def source_of(statement: Statement, sources: Mapping[Address, str]) -> str:
+    """The register that a load takes in place of memory; "" for other statements."""
+    address = statement.arguments[0] if isinstance(statement, Load) else None
+    return sources.get(address, "") if isinstance(address, Address) else ""
+
+
+def element_text(statement: Statement, names: Sequence[str], sources: Mapping[Address, str]) -> str:
+    """A statement at the indices `names`, where `sources` have one element."""
+    source = source_of(statement, sources)
+    if not source:
+        return statement.text(names, "1")
+    ((name, dtype),) = statement.results
+    return f"const vec<{C_TYPES[dtype]}> {name} = load<1, 0>({source}.at);"
 
 
 def _moves(statement: Statement) -> bool:
@@ -212,8 +224,6 @@ def _address(statement: Statement) -> Address:
 
 def _step(statement: Statement, run: str, lane: list[str]) -> str:
     """A statement of one element, within the loop over `run`."""
-    if _calls(statement):
-        return element_of_run(statement)
     if isinstance(statement, Load) and run:
         ((name, dtype),) = statement.results
         return f"const vec<{C_TYPES[dtype]}> {name} = load<1, 0>({run}.at + step);"

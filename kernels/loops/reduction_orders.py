@@ -21,8 +21,8 @@ from dataclasses import replace
 
 from graphc.ir import FLOATS, Graph, Node
 from graphc.ir.sum_order import LANES, SumLoop, SumOrder
-from graphc.kernels.program.access import Domain
-from graphc.kernels.program.rows import (
+from graphc.kernels.loops.rewrites import in_sum_order
+from graphc.kernels.loops.rows import (
     Rows,
     columns_of,
     find_rows,
@@ -30,6 +30,7 @@ from graphc.kernels.program.rows import (
     reductions_of,
     row_axes,
 )
+from graphc.kernels.program.access import Domain
 from graphc.ops.base import ORDERED, Reduction
 
 CHAINS = 4
@@ -62,6 +63,22 @@ def order_reductions(body: Graph) -> Graph:
         return replace(node, op=replace(op, order=across if node.output in columns else own))
 
     return replace(body, nodes=tuple(map(ordered, body.nodes)))
+
+
+def ordered_rows(body: Graph, rows: Rows) -> Rows:
+    """`rows` with an order in each reduction: the one that its node states, if it does."""
+    orders = row_order(body, rows), column_order(body, rows)
+    for order, nodes in zip(orders, (reductions_of(body), columns_of(body)), strict=True):
+        for node in nodes:
+            stated = node.op.attributes["order"]
+            assert stated in ("", str(order)), f"{node.output} adds in {stated}, not in {order}"
+    own = {str(axis): str(d) for d, group in enumerate(rows.groups) for axis in group}
+
+    def of_domain(loop: SumLoop) -> SumLoop:
+        return replace(loop, axes=tuple(dict.fromkeys(own[a] for a in loop.axes if a in own)))
+
+    moved = (replace(order, loops=tuple(map(of_domain, order.loops))) for order in orders)
+    return replace(rows, nest=in_sum_order(rows.nest, *moved))
 
 
 def row_lanes(body: Graph) -> tuple[int, ...]:

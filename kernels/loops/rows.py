@@ -1,4 +1,4 @@
-"""Bodies with reductions as loops over the elements of rows.
+"""Bodies with reductions as nests: a loop over rows, and in it loops over the elements of a row.
 
 All reductions of a body share one input shape and one set of axes; a row is an index along the
 other axes. A body whose rows lie along its last axes may also have sums over all other axes that
@@ -12,133 +12,117 @@ exist once per row after the last loop.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TypeGuard
 
-from graphc.ir import DTYPES, Graph, Node, Value
-from graphc.kernels.program.access import AffineAccess, Domain, merge_axes
+from graphc.ir import Graph, Node, Value
+from graphc.kernels.loops.language import Alloc, Loop, Nest, Step, walk
+from graphc.kernels.loops.plain import memory_of
+from graphc.kernels.program.access import AffineAccess, Domain, memory_access, merge_axes
 from graphc.kernels.program.body.expression import BodyWriter
 from graphc.kernels.program.body.names import Identifiers
-from graphc.kernels.program.body.statement import RegisterProgram, joined
+from graphc.kernels.program.body.reduce import Reduce
+from graphc.kernels.program.body.statement import (
+    Address,
+    Register,
+    RegisterProgram,
+    Statement,
+    joined,
+)
 from graphc.kernels.program.pieces import element_at
 from graphc.ops.axes import SUMMED, Axes
 from graphc.ops.base import Reduction
-from graphc.ops.combine import end_of
-
-_JOINS = {
-    "sum": "{0} = {0} + {1};",
-    "prod": "{0} = {0} * {1};",
-    "max": "{0} = maximum({0}, {1});",
-    "min": "{0} = minimum({0}, {1});",
-    "deviations": "{0}.add({1});",
-}
-
-
-@dataclass(frozen=True)
-class RowReduction:
-    """A reduction within a loop."""
-
-    combine: str
-    """How two partial results combine, such as "sum"."""
-    dtype: str
-    """The dtype of the result."""
-    operand: str
-    """The register that is reduced."""
-    result: str
-    """The register of the result."""
-    value: Value = field(compare=False)
-    """The value that is reduced."""
-
-    @property
-    def identity(self) -> object:
-        """The neutral element."""
-        if self.combine in ("sum", "prod"):
-            return int(self.combine == "prod")
-        return end_of(self.dtype, low=self.combine == "max")
-
-    def joined(self, owner: str, other: str) -> str:
-        """The C++ statement that combines `other` into the owner's result."""
-        return _JOINS[self.combine].format(f"{owner}{self.result}", other)
-
-
-@dataclass(frozen=True)
-class ColumnSum:
-    """A sum over all rows: the register of an element, and the output, which has a row's shape."""
-
-    operand: str
-    output: Value
 
 
 @dataclass(frozen=True)
 class RowLoop:
-    """A loop over the elements of a row."""
+    """A loop over the elements of a row, behind the statements `before` it, once per row."""
 
-    before: RegisterProgram
-    """Statements that run once per row, before the loop."""
-    body: RegisterProgram
-    """Statements of one element, stores included."""
-    sums: tuple[RowReduction, ...]
-    """The reductions along the row."""
-    columns: tuple[ColumnSum, ...] = ()
-    """The sums over all rows."""
+    before: tuple[Statement, ...]
+    loop: Loop
+
+    @cached_property
+    def statements(self) -> tuple[Statement, ...]:
+        """All statements of one element."""
+        return tuple(s for s, _ in walk((self.loop,)))
+
+    @property
+    def body(self) -> RegisterProgram:
+        """Those that reduce nothing."""
+        elements = (s for s in self.statements if not isinstance(s, Reduce))
+        return RegisterProgram(tuple(elements), {}, {})
+
+    @property
+    def sums(self) -> tuple[Reduce, ...]:
+        """The reductions along the row."""
+        return tuple(s for s in self.statements if isinstance(s, Reduce) and s.results)
+
+    @property
+    def columns(self) -> tuple[Reduce, ...]:
+        """The sums over all rows."""
+        return tuple(s for s in self.statements if isinstance(s, Reduce) and s.address)
 
     @property
     def program(self) -> RegisterProgram:
-        """All statements of the loop."""
-        return joined((self.before, self.body))
-
-
-@dataclass(frozen=True)
-class CachedRow:
-    """Memory for `size` elements of one row, which one loop writes and later ones read."""
-
-    name: str
-    dtype: str
-    """The dtype of an element."""
-    size: int
-
-    @property
-    def pointer(self) -> str:
-        """The C++ name of the memory."""
-        return f"{self.name}_data"
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the memory."""
-        return self.size * DTYPES[self.dtype].itemsize
+        """All statements but reductions."""
+        return RegisterProgram((*self.before, *self.body.statements), {}, {})
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A body with reductions: its merged domain and its loops."""
+    """A nest of a loop over rows, and in it the loops over a row's elements, in order."""
 
-    domain: Domain
-    """The merged domain."""
-    reduced: frozenset[int]
-    """The domain axes that are reduced."""
-    loops: tuple[RowLoop, ...]
-    """The loops over a row, in order."""
-    after: RegisterProgram
-    """Statements that run once per row, after the loops."""
+    nest: Nest
     pointers: Mapping[Value, str] = field(compare=False)
     """Pointer names of inputs and outputs."""
     groups: tuple[tuple[int, ...], ...] = ()
     """For each axis of the domain the axes of the reduced values that it merges."""
-    cached: tuple[CachedRow, ...] = ()
-    """Row-sized caches that the loops use."""
+
+    @property
+    def domain(self) -> Domain:
+        """The domain of all loops."""
+        return self.nest.domain
+
+    @property
+    def loop(self) -> Loop:
+        """The loop over rows."""
+        (rows,) = self.nest.body
+        assert isinstance(rows, Loop), f"no loop over rows: {rows}"
+        return rows
 
     @property
     def kept_axes(self) -> tuple[int, ...]:
         """The axes that index rows."""
-        return tuple(d for d in range(self.domain.rank) if d not in self.reduced)
+        return self.loop.axes
 
     @property
     def reduced_axes(self) -> tuple[int, ...]:
         """The axes along a row, in order."""
-        return tuple(sorted(self.reduced))
+        return self.loops[0].loop.axes
+
+    @cached_property
+    def loops(self) -> tuple[RowLoop, ...]:
+        """The loops over a row, in order."""
+        found, before = list[RowLoop](), list[Statement]()
+        for step in self.loop.body:
+            if _is_along(step):
+                found.append(RowLoop(tuple(before), step))
+                before = []
+            elif isinstance(step, Statement):
+                before.append(step)
+        return tuple(found)
 
     @property
-    def columns(self) -> tuple[ColumnSum, ...]:
+    def after(self) -> RegisterProgram:
+        """Statements that run once per row, after the loops."""
+        last = max(i for i, s in enumerate(self.loop.body) if _is_along(s))
+        after = tuple(s for s, _ in walk(self.loop.body[last + 1 :]))
+        return RegisterProgram(after, {}, {})
+
+    @property
+    def columns(self) -> tuple[Reduce, ...]:
         """The column sums of all loops."""
         return tuple(c for loop in self.loops for c in loop.columns)
 
@@ -167,8 +151,23 @@ class Rows:
 
     @property
     def program(self) -> RegisterProgram:
-        """All statements."""
-        return joined((self.loop_program, self.after))
+        """All statements, with the constants that they read."""
+        arrays = {m.name: m.array for m in self.nest.memory if m.elements is not None}
+        return replace(joined((self.loop_program, self.after)), arrays=arrays)
+
+    def with_bodies(
+        self, bodies: Iterable[tuple[Statement, ...]], cached: Iterable[Alloc] = ()
+    ) -> Rows:
+        """The same rows with other statements of elements, which share memory of a row."""
+        new = iter(bodies)
+        steps = (replace(s, body=next(new)) if _is_along(s) else s for s in self.loop.body)
+        rows = replace(self.loop, body=(*cached, *steps))
+        return replace(self, nest=replace(self.nest, body=(rows,)))
+
+
+def _is_along(step: Step) -> TypeGuard[Loop]:
+    """Whether a step of the loop over rows is a loop over elements, not over rows in lanes."""
+    return isinstance(step, Loop) and step.kind != "lane"
 
 
 def find_rows(
@@ -185,7 +184,7 @@ def find_rows(
     """
     names = Identifiers(pointers.values() if pointers else ())
     pointers = pointers or names.pointers(body)
-    walk = BodyWriter(body, domain, pointers, names)
+    writer = BodyWriter(body, domain, pointers, names)
     reductions, columns, depth = reductions_of(body), columns_of(body), _depths(body)
     whole = domain.identity(order)
     reduced = frozenset(whole[d].coefficients.index(1) for d in _axes_of(reductions[0]))
@@ -201,28 +200,38 @@ def find_rows(
     varying = [v for v in outputs if any(p.coefficients[d] for p in places[v] for d in reduced)]
     deepest = [depth[n.output] for n in (*reductions, *columns)]
     last = max([*deepest, *(depth[v] + 1 for v in varying)])
-    loops = []
+
+    def operand(node: Node) -> str:
+        return writer.value(node.inputs[0], whole[: node.inputs[0].type.rank])
+
+    def combine(node: Node) -> str:
+        assert isinstance(node.op, Reduction)
+        return node.op.combine
+
+    steps, along, across = list[Step](), tuple(sorted(reduced)), tuple(sorted(kept))
     for k in range(last):
-        own = [n for n in reductions if depth[n.output] == k + 1]
-        here = [whole[: n.inputs[0].type.rank] for n in own]
-        operands = [walk.value(n.inputs[0], at) for n, at in zip(own, here, strict=True)]
-        beside = [
-            ColumnSum(walk.value(n.inputs[0], whole[: n.inputs[0].type.rank]), n.output)
-            for n in columns
-            if depth[n.output] == k + 1
-        ]
-        walk.store_all([element_at(v, places[v]) for v in varying if depth[v] == k])
-        sums = []
-        for node, operand in zip(own, operands, strict=True):
-            result = names.fresh(node.output.name)
-            walk.bind(node.output, places[node.output], result, kept)
-            assert isinstance(node.op, Reduction)
-            dtype = node.output.type.dtype
-            sums.append(RowReduction(node.op.combine, dtype, operand, result, node.inputs[0]))
-        loops.append(RowLoop(*walk.flush().split(kept), tuple(sums), tuple(beside)))
-        walk.forget(None if recompute else kept)
-    walk.store_all([element_at(v, places[v]) for v in outputs if v not in varying])
-    return _merged(Rows(domain, reduced, tuple(loops), walk.flush(), pointers))
+        own = [(n, operand(n)) for n in reductions if depth[n.output] == k + 1]
+        beside = [(n, operand(n)) for n in columns if depth[n.output] == k + 1]
+        writer.store_all([element_at(v, places[v]) for v in varying if depth[v] == k])
+        sums = list[Statement]()
+        for node, register in own:
+            result = Register(names.fresh(node.output.name), node.output.type.dtype)
+            writer.bind(node.output, places[node.output], result.name, kept)
+            sums.append(Reduce((result,), (register,), combine(node), along))
+        for node, register in beside:
+            access = memory_access(node.output.type, places[node.output], domain)
+            place = Address(pointers[node.output], access)
+            sums.append(Reduce((), (place, register), combine(node), across))
+        before, each = writer.flush().split(kept)
+        steps += [*before.statements, Loop(along, "serial", (*each.statements, *sums))]
+        writer.forget(None if recompute else kept)
+    writer.store_all([element_at(v, places[v]) for v in outputs if v not in varying])
+    steps += writer.flush().statements
+    used = {p for s, _ in walk(steps) for p in s.pointers}
+    named = {name: value for value, name in pointers.items() if name in used}
+    memory = memory_of(named, body.outputs, writer.arrays)
+    nest = Nest(domain, memory, (Loop(across, "serial", tuple(steps)),))
+    return _merged(Rows(nest, pointers))
 
 
 def _merged(rows: Rows) -> Rows:
@@ -231,18 +240,21 @@ def _merged(rows: Rows) -> Rows:
     With lanes, a kept axis of one element parts reduced axes like one of more elements: whatever
     their number, each row has the same loops.
     """
-    reduced, vectors = rows.reduced, rows.domain.lane is not None
+    old, reduced, vectors = rows.domain, rows.reduced_axes, rows.domain.lane is not None
     kinds = [
         (d in reduced, d - sum(e < d for e in reduced) if vectors and d in reduced else 0)
-        for d in range(rows.domain.rank)
+        for d in range(old.rank)
     ]
-    domain, groups = merge_axes(rows.domain, rows.program.accesses, kinds)
-    merged = frozenset(i for i, g in enumerate(groups) if g[-1] in reduced)
-    loops = (
-        replace(x, before=x.before.merged(groups), body=x.body.merged(groups)) for x in rows.loops
-    )
-    after = rows.after.merged(groups)
-    return Rows(domain, merged, tuple(loops), after, rows.pointers, groups)
+    domain, groups = merge_axes(old, rows.program.accesses, kinds)
+
+    def moved(step: Step) -> Step:
+        if not isinstance(step, Loop):
+            return step.merged(groups) if isinstance(step, Statement) else step
+        axes = tuple(i for i, g in enumerate(groups) if g[-1] in step.axes)
+        return replace(step, axes=axes, body=tuple(map(moved, step.body)))
+
+    nest = replace(rows.nest, domain=domain, body=(moved(rows.loop),))
+    return Rows(nest, rows.pointers, groups)
 
 
 def reductions_of(body: Graph) -> list[Node]:
@@ -260,6 +272,12 @@ def _reductions(body: Graph) -> tuple[list[Node], list[Node]]:
     rows = max(map(_axes_of, found), key=lambda axes: max(axes, default=-1), default=())
     columns = [n for n in found if _axes_of(n) != rows]
     return [n for n in found if _axes_of(n) == rows], columns
+
+
+def first_reduced(body: Graph) -> tuple[Value, ...]:
+    """What the reductions of the first loop over a row reduce."""
+    depth = _depths(body)
+    return tuple(n.inputs[0] for n in reductions_of(body) if depth[n.output] == 1)
 
 
 def reduced_shape(body: Graph) -> tuple[int, ...]:
@@ -333,7 +351,7 @@ def _pass_down(node: Node, known: dict[Value, Axes]) -> None:
 
 def _pass_up(node: Node, known: dict[Value, Axes]) -> None:
     """Give the inputs of a node the axes of its output, where all their elements reach it."""
-    if len(node.outputs) != 1 or node.output not in known:
+    if len(node.outputs) != 1 or node.output not in known or known.keys() >= {*node.inputs}:
         return
     places = known[node.output]
     for value, axes in _mapped(node):

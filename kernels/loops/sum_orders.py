@@ -27,8 +27,8 @@ from dataclasses import replace
 from graphc.base.target import Target
 from graphc.ir import FLOATS, Graph, Node
 from graphc.ir.sum_order import LANES
+from graphc.kernels.loops.reduction_orders import order_reductions
 from graphc.kernels.program.nest import Nest, contraction_nest
-from graphc.kernels.program.reduction_orders import order_reductions
 from graphc.ops.base import Contraction
 from graphc.ops.convolution import Conv2d, Conv2dDgrad
 from graphc.ops.fused import KernelNode

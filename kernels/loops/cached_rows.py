@@ -8,36 +8,39 @@ going to store an output.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from graphc.ir import DTYPES
+from graphc.kernels.loops.language import Alloc
+from graphc.kernels.loops.rows import Rows
+from graphc.kernels.program.body.reduce import Reduce
 from graphc.kernels.program.body.statement import Address, Load, Register, Statement, Store
-from graphc.kernels.program.rows import CachedRow, RowLoop, Rows
 
 Cost = Callable[[Statement], float]
 """The cost of a statement, in the caller's unit."""
 AddressOf = Callable[[Register], Address | None]
 """Allocates memory for all elements of a value of the row; None if there is none left."""
 
+Statements = tuple[Statement, ...]
 _DTYPES = ("f32", "f64")
 
 
 def cache_rows(rows: Rows, cost: Cost, min_cost: float, limit: int) -> Rows:
     """`rows` with values cached that cost `min_cost` or more to recompute, in at most `limit`
     bytes."""
-    access, size, cached = rows.cache_access, rows.cache_elements, list[CachedRow]()
+    access, size, cached = rows.cache_access, rows.cache_elements, list[Alloc]()
     if access is None:
         return rows
 
     def allocate(register: Register) -> Address | None:
-        new = CachedRow(f"held{len(cached)}", register.dtype, size)
-        if sum(h.nbytes for h in cached) + new.nbytes > limit:
+        new = Alloc(f"held{len(cached)}_data", register.dtype, size)
+        if size * sum(DTYPES[a.dtype].itemsize for a in (*cached, new)) > limit:
             return None
         cached.append(new)
-        return Address(new.pointer, access)
+        return Address(new.name, access)
 
-    loops = _loops_with_cache(rows, cost, min_cost, allocate)
-    return replace(rows, loops=loops, cached=tuple(cached))
+    return rows.with_bodies(_bodies_with_cache(rows, cost, min_cost, allocate), cached)
 
 
 def cache_rows_in_outputs(rows: Rows, cost: Cost, min_cost: float) -> Rows:
@@ -59,40 +62,43 @@ def cache_rows_in_outputs(rows: Rows, cost: Cost, min_cost: float) -> Rows:
             free.remove(place)
         return place
 
-    return replace(rows, loops=_loops_with_cache(rows, cost, min_cost, allocate))
+    return rows.with_bodies(_bodies_with_cache(rows, cost, min_cost, allocate))
 
 
-def _loops_with_cache(
+def _bodies_with_cache(
     rows: Rows, cost: Cost, min_cost: float, allocate: AddressOf
-) -> tuple[RowLoop, ...]:
-    """The loops, where the first loop that computes an expensive value stores it to memory from
-    `allocate`, and later loops load it."""
+) -> list[Statements]:
+    """The statements of the loops, where the first loop that computes an expensive value stores it
+    to memory from `allocate`, and later loops load it."""
     numbers, cached = _numbers(rows), dict[int, Address]()
     made: dict[int, tuple[int, Register]] = {}
-    loops: list[RowLoop] = []
+    bodies: list[Statements] = []
     for k, loop in enumerate(rows.loops):
         reads: dict[str, Address] = {}
-        for register in _recomputed(loop, lambda name: numbers[name] in made, cost, min_cost):
+        old = loop.statements
+        for register in _recomputed(old, lambda name: numbers[name] in made, cost, min_cost):
             number = numbers[register.name]
             if number not in cached and (place := allocate(register)):
                 cached[number] = place
             if number in cached:
                 reads[register.name] = cached[number]
-        loops.append(_loading_cached(loop, reads))
-        for statement in loops[k].body.statements:
+        bodies.append(_loading_cached(old, reads))
+        for statement in bodies[k]:
             for register in () if isinstance(statement, Load) else statement.results:
                 made.setdefault(numbers[register.name], (k, register))
     for number, place in cached.items():
         k, register = made[number]
-        loops[k] = _storing_cached(loops[k], register, place)
-    return tuple(loops)
+        at = next(i for i, s in enumerate(bodies[k]) if register in s.results) + 1
+        stored = Store((), (place, register.name))  # as soon as it is computed
+        bodies[k] = (*bodies[k][:at], stored, *bodies[k][at:])
+    return bodies
 
 
 def _numbers(rows: Rows) -> dict[str, int]:
     """A number for each register of the loops' bodies, equal for registers of equal value."""
     found: dict[str, int] = {}
     known: dict[object, int] = {}
-    for s in (s for loop in rows.loops for s in loop.body.statements):
+    for s in (s for loop in rows.loops for s in loop.statements):
         arguments = tuple(found.get(a, a) if isinstance(a, str) else a for a in s.arguments)
         what = type(s), replace(s, results=(), arguments=()), arguments
         for i, register in enumerate(s.results):
@@ -100,21 +106,18 @@ def _numbers(rows: Rows) -> dict[str, int]:
     return found
 
 
-def _roots(loop: RowLoop) -> list[str]:
+def _roots(body: Statements) -> list[str]:
     """The registers that a loop ultimately needs: those it reduces and stores."""
-    stores = (s.operands for s in loop.body.statements if not s.results)
-    added = [*(s.operand for s in loop.sums), *(c.operand for c in loop.columns)]
-    return [*added, *(name for names in stores for name in names)]
+    reduced = (s for s in body if isinstance(s, Reduce))
+    return [x for s in (*reduced, *(s for s in body if not s.results)) for x in s.operands]
 
 
 def _recomputed(
-    loop: RowLoop, made: Callable[[str], bool], cost: Cost, min_cost: float
+    body: Statements, made: Callable[[str], bool], cost: Cost, min_cost: float
 ) -> Iterator[Register]:
-    """The largest values of the loop's body that an earlier loop has computed and that are
-    expensive."""
-    body = loop.body.statements
+    """The largest values of a loop that an earlier loop has computed and that are expensive."""
     makers = {s.results[0].name: s for s in body if len(s.results) == 1}
-    waiting, seen = _roots(loop), set[str]()
+    waiting, seen = _roots(body), set[str]()
     while waiting:
         name = waiting.pop()
         if name in seen or name not in makers:
@@ -129,7 +132,7 @@ def _recomputed(
             waiting += makers[name].operands
 
 
-def _dependencies(body: Sequence[Statement], roots: Iterable[str]) -> set[str]:
+def _dependencies(body: Statements, roots: Iterable[str]) -> set[str]:
     """The registers that `roots` depend on, themselves included."""
     found = set(roots)
     for s in reversed(body):
@@ -138,24 +141,18 @@ def _dependencies(body: Sequence[Statement], roots: Iterable[str]) -> set[str]:
     return found
 
 
-def _loading_cached(loop: RowLoop, reads: Mapping[str, Address]) -> RowLoop:
-    """The loop with some registers loaded from the cache, without statements that become unused."""
-    body = [
+def _loading_cached(body: Statements, reads: Mapping[str, Address]) -> Statements:
+    """The statements with some registers loaded from the cache, without those that become
+    unused."""
+    loaded = tuple(
         Load(s.results, (reads[s.results[0].name],))
         if s.results and s.results[0].name in reads
         else s
-        for s in loop.body.statements
-    ]
-    needed = _dependencies(body, _roots(loop))
-    kept = (s for s in body if not s.results or any(r.name in needed for r in s.results))
-    return replace(loop, body=replace(loop.body, statements=tuple(kept)))
-
-
-def _storing_cached(loop: RowLoop, register: Register, place: Address) -> RowLoop:
-    """The loop that stores a register to the cache as soon as it is computed."""
-    body: list[Statement] = []
-    for s in loop.body.statements:
-        body.append(s)
-        if register in s.results:
-            body.append(Store((), (place, register.name)))
-    return replace(loop, body=replace(loop.body, statements=tuple(body)))
+        for s in body
+    )
+    needed = _dependencies(loaded, _roots(body))
+    return tuple(
+        s
+        for s in loaded
+        if isinstance(s, Reduce) or not s.results or any(r.name in needed for r in s.results)
+    )
