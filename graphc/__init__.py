@@ -12,7 +12,10 @@ from graphc.functions.hints import missing as _missing
 from graphc.gradients.reverse import grad, value_and_grad
 from graphc.nn.initialize import seed
 from graphc.program import Buckets, Program, SizedProgram, compile
+from graphc.program.audit import Audit
+from graphc.program.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from graphc.program.debug_print import show, tap
+from graphc.program.saved_program import load
 from graphc.program.tracing import trace
 from graphc.program.vmap import vmap
 from graphc.program.weights import load_weights, save_weights
@@ -22,6 +25,8 @@ from graphc.trace import Tensor, spec
 __version__ = "0.2.0"
 
 __all__ = [
+    "Audit",
+    "Checkpoint",
     "Buckets",
     "CompileError",
     "GraphError",
@@ -33,9 +38,12 @@ __all__ = [
     "compile",
     "from_torch",
     "grad",
+    "load",
+    "load_checkpoint",
     "load_weights",
     "nn",
     "optim",
+    "save_checkpoint",
     "save_weights",
     "seed",
     "show",

@@ -38,7 +38,7 @@ from graphc.runtime.plan.plan import Plan
 from graphc.runtime.plan.saved import decoded, encoded
 from graphc.runtime.tuning.stream_autotuner import cpu_name
 
-FORMAT = 1
+FORMAT = 2
 """The format of stored programs."""
 CONSTANT_BYTES = 1 << 16
 """The largest constant that is stored with the plan. A larger one must be in the requested graph,
@@ -84,12 +84,22 @@ def plan_key(
 @functools.cache
 def sources_digest() -> str:
     """The digest of this package's Python files, as of the first call."""
+    return _files_digest(_PACKAGE, (".py",))
+
+
+@functools.cache
+def headers_digest() -> str:
+    """The digest of the headers of all kernels, as of the first call."""
+    return _files_digest(_PACKAGE / "kernels", (".h", ".cuh"))
+
+
+def _files_digest(root: Path, endings: tuple[str, ...]) -> str:
     digest = hashlib.sha256()
-    for folder, folders, files in os.walk(_PACKAGE, followlinks=True):
+    for folder, folders, files in os.walk(root, followlinks=True):
         folders.sort()
-        for name in sorted(name for name in files if name.endswith(".py")):
+        for name in sorted(name for name in files if name.endswith(endings)):
             path = os.path.join(folder, name)
-            digest.update(f"{os.path.relpath(path, _PACKAGE)}\0".encode())
+            digest.update(f"{os.path.relpath(path, root)}\0".encode())
             with open(path, "rb") as file:
                 digest.update(file.read())
     return digest.hexdigest()

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import graphc
 from tests.support.examples import EXAMPLES, load
 from tests.tools import need_command, need_module, need_package, run_python
 
@@ -19,6 +20,7 @@ TESTED = {
     "mlp",
     "own_layer",
     "own_op",
+    "resume",
     "torch_resnet",
     "two_streams",
     "vmap",
@@ -45,6 +47,21 @@ def test_char_lstm_learns_and_writes(capsys):
     assert bits < 5.3  # of 6.6 at first
     assert re.fullmatch(r"step +60: [\d.]+ bits per character, [\d.]+ ms per step", lines[10])
     assert len("\n".join(lines[11:])) == 40
+
+
+def test_resume_goes_on_with_the_same_bits(tmp_path, capsys):
+    resume, whole, parts = load("resume"), str(tmp_path / "whole"), str(tmp_path / "parts")
+    expected = resume.main(["--folder", whole, "--steps", "120"])
+    resume.main(["--folder", parts, "--steps", "70"])
+    (tmp_path / "parts" / "step-70.safetensors").write_bytes(b"damaged")
+    assert resume.main(["--folder", parts, "--steps", "120"]) == expected
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2:] == ["goes on from step 50", f"step 120: loss {expected!r}"]
+    audits = [(tmp_path / name / "step.audit").read_text() for name in ("whole", "parts")]
+    assert audits[0] == audits[1]
+    point = np.zeros((64, 2), np.float32)
+    models = [graphc.load(tmp_path / name / "model.graphc") for name in ("whole", "parts")]
+    np.testing.assert_array_equal(models[0](point), models[1](point))
 
 
 def test_digits_reads_the_files_of_mnist(tmp_path, capsys):

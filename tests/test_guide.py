@@ -29,6 +29,8 @@ SECTIONS = [
     "Vectorizing with vmap",
     "Generation with a cache",
     "Saving",
+    "Checkpoints",
+    "Programs as files",
     "Randomness",
     "Debugging",
 ]

@@ -13,6 +13,7 @@ from tests.tools import ROOT, run_python
 
 ROOMS = (
     ("base",),
+    ("files",),
     ("ir",),
     ("ops",),
     ("text",),
@@ -53,6 +54,10 @@ LAZY = {
     "program.program": "looking at a program is not part of compiling one",
     "pytorch": "PyTorch is an optional package",
     "program.compiler": "passes are imported by the first compile",
+    "program.making": "passes are imported by the first compile",
+    "program.saved_program": "plans are part of the runtime",
+    "program.saved_parts": "the runtime likewise",
+    "program.binaries": "the runtime likewise",
     "program.options": "passes likewise",
     "program.sizes": "looking at a program is not part of compiling one",
     "program.loading": "lowering and devices likewise",

@@ -183,7 +183,11 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
         "compile's device=, threads= and streams= say where and how a program runs; its results "
         "are the same each time",
     ),
-    ("save|load", "graphc.save_weights and graphc.load_weights write and read safetensors"),
+    (
+        "save",
+        "program.save writes a program, graphc.save_weights a model's weights, "
+        "graphc.save_checkpoint a training run",
+    ),
     ("vmap", "give x a batch axis and call the function once"),
     (
         "cond",

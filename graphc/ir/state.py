@@ -169,10 +169,15 @@ def snapshot(buffers: Mapping[str, StateBuffer], what: str = "state_dict") -> di
 
     It raises RunError, saying that `what` was called, from within a call.
     """
+    return {name: shown(array) for name, array in contents(buffers, what).items()}
+
+
+def contents(buffers: Mapping[str, StateBuffer], what: str) -> dict[str, Array]:
+    """Return what `snapshot` does, with bf16 as it is in memory."""
     with between_calls(buffers.values(), what):
         for buffer in buffers.values():
             buffer.refresh_host()
-        return {name: shown(buffer.array.copy()) for name, buffer in buffers.items()}
+        return {name: buffer.array.copy() for name, buffer in buffers.items()}
 
 
 def overwrite(
@@ -185,10 +190,10 @@ def overwrite(
     The arrays have the names and shapes of the buffers, and dtypes that these can hold. It raises
     RunError, saying that `what` was called, from within a call.
     """
-    contents = {name: convert(arrays[name], b.array.dtype) for name, b in buffers.items()}
+    new = {name: convert(arrays[name], b.array.dtype) for name, b in buffers.items()}
     with between_calls(buffers.values(), what):
         for name, buffer in buffers.items():
-            buffer.array[...] = contents[name]
+            buffer.array[...] = new[name]
         wrote(buffers.values(), "host")
 
 

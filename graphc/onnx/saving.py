@@ -44,7 +44,7 @@ def save(source: Any, path: str | os.PathLike[str], *specs: Any) -> None:
         (4, 2)
     """
     data = model_of(source, *specs).SerializeToString()
-    replace_file("onnx.save", Path(path), data)
+    replace_file("onnx.save", Path(path), [data])
 
 
 def model_of(source: Any, *specs: Any) -> ModelProto:

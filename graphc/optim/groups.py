@@ -58,6 +58,15 @@ class Group(Generic[R]):
         self.rule.number("lr", value(self.rule.step) if callable(value) else value)
         self._lr = value
 
+    @property
+    def own_lr(self) -> Rate | None:
+        """The learning rate or schedule that was set for this group; None if it is the rule's."""
+        return self._lr
+
+    def follow(self) -> None:
+        """Let the learning rate be that of the rule, as before it was set."""
+        self._lr = None
+
     def rate_at(self, step: int) -> float:
         """Return the learning rate after `step` finished steps."""
         lr = self.lr

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from graphc.base.files import unused_folder
-from graphc.base.messages import decide, decisions
+from graphc.base.messages import decisions
 from graphc.base.source_lines import error
 from graphc.ir import Graph, tree
 from graphc.ir.failures import stage
-from graphc.ir.state import StateBuffer
-from graphc.ops.constant import PLACED, Constant
-from graphc.ops.loops.scan import bodies
 from graphc.program.buckets import Buckets, buckets_of, has_names
-from graphc.program.loading import load
 from graphc.program.loading import make_plan_of as make_plan_of
+from graphc.program.making import Recipe, make
 from graphc.program.options import Options
 from graphc.program.plan_cache import PlanCache
 from graphc.program.program import Program as Program
 from graphc.program.sizes import SizedProgram
 from graphc.program.tracing import Common, collector_paused, trace_function
 from graphc.program.update import Differentiated, Update
-
-if TYPE_CHECKING:  # nothing of it is needed before something is compiled
-    from graphc.runtime.plan.plan import Plan
 
 
 def compile(
@@ -116,8 +109,6 @@ def _compiled(
     fn: Callable[..., Any], args: Sequence[Any], options: Options, common: Common | None = None
 ) -> Program:
     """Return the program of specs without names."""
-    from graphc.kernels.loops.sum_orders import order_sums
-    from graphc.ops.loops.bodies import through_bodies
     from graphc.passes import pipeline as passes
     from graphc.passes.rewriting.runner import run_passes
 
@@ -134,12 +125,7 @@ def _compiled(
         graph = traced.builder.graph([*outputs, *(s.tensor for s in traced.builder.shown)])
         hook("trace", graph)
         step = None if update is None else Update.of(traced, update, options.selection)
-        before = _enabled(passes.BEFORE_GRADIENT, settings.disable)
-        # A library computes a contraction, and nothing that its kernel would do besides.
-        own = ["fuse_columns", "fuse_rows", "fuse_products"] if settings.libraries else []
-        left_out = (*settings.disable, *own)
-        after = _enabled(passes.after_gradient(options.precision), left_out)
-        after.append(("order_sums", through_bodies(order_sums)))
+        before = [item for item in passes.BEFORE_GRADIENT if item[0] not in settings.disable]
 
         def differentiated() -> Differentiated:
             """The graph that the passes behind the gradient begin with."""
@@ -151,67 +137,7 @@ def _compiled(
             hook("differentiate", whole.graph)
             return whole
 
-        def rest() -> dict[str, Graph]:
-            run_passes(differentiated().graph, target, after, hook)
-            return stages
-
-        plan: Plan | None
-        remembered = PlanCache(
-            graph, traced.builder.buffers, step, target, settings, options.precision
-        )
-        found = remembered.find()
-        if found:
-            executable, plan, state = found
-        else:
-            whole = differentiated()
-            if step is not None:
-                step.note(whole.read)
-            key = remembered.key(whole)
-            optimised = run_passes(whole.graph, target, after, hook)
-            if "meaning" in settings.check:
-                from graphc.meaning.check import check
-
-                with stage("meaning"):
-                    decide(str(check(stages)))
-            state = _bind(optimised, whole.buffers, stages)
-            executable, plan, made = load(
-                optimised, options.device, target, state, settings, notes, key
-            )
-            if made is not None:
-                hook(*made)
-    program = Program(
-        traced,
-        rest if found else lambda: stages,
-        plan,
-        executable,
-        state,
-        update,
-        target,
-        settings.check,
-    )
-    if settings.profile:
-        program.profile_at_exit()
-    if settings.dump is not None:
-        program.dump(unused_folder(settings.dump, program.name))
-    return program
-
-
-def _enabled(pipeline: Any, disabled: Iterable[str]) -> list[Any]:
-    return [(name, function) for name, function in pipeline if name not in set(disabled)]
-
-
-def _bind(
-    graph: Graph, buffers: Mapping[str, StateBuffer], stages: Mapping[str, Graph]
-) -> dict[str, StateBuffer]:
-    """Return the buffer of each state value: the model's, or a constant that became state."""
-    constants = {
-        PLACED + n.op.value.digest: n.op.array
-        for stage in stages.values()
-        for graph_or_body in (stage, *bodies(stage))
-        for n in graph_or_body.nodes
-        if isinstance(n.op, Constant)
-    }
-    return {
-        v.name: buffers[v.name] if v.name in buffers else StateBuffer(constants[v.name])
-        for v in graph.state
-    }
+        recipe = Recipe(traced, differentiated, settings, options.precision, target)
+        buffers = traced.builder.buffers
+        remembered = PlanCache(graph, buffers, step, target, settings, options.precision)
+        return make(step, update, recipe, options.device, remembered, stages, notes)

@@ -56,6 +56,18 @@ def target_of(device: str) -> Target:
     )
 
 
+def target_for(settings: config.Config, precision: str) -> tuple[str, Target]:
+    """Return the device and its target."""
+    device = settings.device or default_device()
+    target = replace(
+        target_of(device),
+        splits_products=precision == "float32x3",
+        transforms_tiles=precision == "winograd",
+        joins_launches="join_launches" not in settings.disable,
+    )
+    return device, target
+
+
 def check_ops(graph: Graph, target: Target) -> None:
     """Raise GraphError for a user's op that no kernel of the target can compute."""
     if target.device != "reference":

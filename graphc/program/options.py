@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from graphc.base.source_lines import error
 from graphc.base.target import Target
 from graphc.nn.selection import Selection
 from graphc.optim.rule import Rule
-from graphc.program.loading import default_device, target_of
+from graphc.program.loading import target_for
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,6 @@ class Options:
         if train is not None and update is None:
             raise error("train: says what update= may change, which is not given")
         selection = None if train is None else Selection("train", train)
-        chosen = settings.device or default_device()
-        target = replace(
-            target_of(chosen),
-            splits_products=precision == "float32x3",
-            transforms_tiles=precision == "winograd",
-            joins_launches="join_launches" not in settings.disable,
-        )
+        chosen, target = target_for(settings, precision)
         trains = update is not None if training is None else training
         return cls(settings, update, selection, chosen, target, precision, trains, seed)

@@ -6,7 +6,7 @@ import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
 import numpy as np
 
@@ -16,11 +16,10 @@ from graphc.base.errors import GraphError
 from graphc.base.locks import refuse_reentry
 from graphc.base.source_lines import error
 from graphc.base.target import SIMULATOR, Target
-from graphc.ir import Array, Graph, Type, tree
-from graphc.ir.state import StateBuffer, overwrite, snapshot
+from graphc.ir import Array, Graph, tree
+from graphc.ir.state import StateBuffer
 from graphc.nn.parameter import changes
-from graphc.nn.state_arrays import as_array, can_assign, mapping_of, type_text
-from graphc.ops.constant import PLACED
+from graphc.program.state import ProgramState
 from graphc.program.tracing import Traced, state_of
 from graphc.trace import Tensor
 from graphc.trace.arguments import Arguments, exact
@@ -46,7 +45,7 @@ class Executable(Protocol):
     def calls(self, inputs: Sequence[Array], repeats: int = ...) -> list[float]: ...
 
 
-class Program:
+class Program(ProgramState):
     """A compiled function; call it with arrays in place of the specs.
 
     Arrays are NumPy arrays, or anything with `__array__`, `__dlpack__` or
@@ -62,6 +61,9 @@ class Program:
         array([2., 4.], dtype=float32)
     """
 
+    write: ClassVar[Callable[[Program, str | Path, bool], None]]
+    """Writes a program to a file; set by saved_program.py, which stands above."""
+
     def __init__(
         self,
         traced: Traced,
@@ -72,13 +74,14 @@ class Program:
         update: Any,
         target: Target,
         check: frozenset[str],
+        recipe: Any,
     ) -> None:
-        self.name = traced.builder.name
+        super().__init__(traced.builder.name, state)
         self._find_stages, self.plan, self.target = find_stages, plan, target
-        self.update = update
+        self.update, self.recipe = update, recipe
         self._clock: Any = None if update is None else update.clock(state.values())
         self._splits = 0 if update is None else update.splits
-        self._executable, self._state = executable, state
+        self._executable = executable
         self._trainable = traced.builder.trainable_read
         self._holders, self._changes = traced.holders, changes.count
         used = set(map(id, state.values()))
@@ -157,8 +160,8 @@ class Program:
 
     def __reduce__(self) -> NoReturn:
         raise GraphError(
-            f"{self.name}: a program cannot be pickled or copied: keep its model with "
-            "graphc.save_weights or its state_dict(), and compile again"
+            f"{self.name}: a program cannot be pickled or copied: program.save writes it to a "
+            "file, which graphc.load reads"
         )
 
     def _check_trainable(self) -> None:
@@ -214,51 +217,15 @@ class Program:
     def lr(self, value: float) -> None:
         self._rule().lr = value
 
+    @property
+    def clock(self) -> Any:
+        """The counters of steps and rates that a model's programs share; None without `update`."""
+        return self._clock
+
     def _rule(self) -> Any:
         if self.update is None:
             raise GraphError(f"{self.name} has no learning rate: it was compiled without update=")
         return self.update
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state_dict` returned; if anything does not fit, nothing is changed.
-
-        Args:
-            state: A dict from names to arrays.
-
-        Raises:
-            GraphError: A name is missing or unexpected, or a shape or dtype does not fit; the
-                message lists all.
-        """
-        own = {n: b for n, b in self._state.items() if not n.startswith(PLACED)}
-        state = mapping_of("load_state_dict", state)
-        arrays = {name: as_array(name, state[name]) for name in own if name in state}
-        problems = [f"missing {n} : {b.type}" for n, b in own.items() if n not in state]
-        problems += [f"unexpected {n}" for n in state if n not in own]
-        for name, array in arrays.items():
-            if not can_assign(array, own[name].type):
-                problems.append(f"{name}: expected {own[name].type}, got {type_text(array)}")
-        if problems:
-            raise GraphError("\n  ".join([f"load_state_dict: {self.name}", *problems]))
-        overwrite(own, arrays)
-
-    def state_dict(self) -> dict[str, Array]:
-        """Return copies of all state of the program, as of the last finished call.
-
-        It includes parameters, moments and counters.
-
-        Returns:
-            A dict from names to NumPy arrays.
-
-        Example:
-            >>> f = graphc.compile(nn.Linear(2, 1), graphc.spec((1, 2)))
-            >>> sorted(f.state_dict())
-            ['bias', 'weight']
-        """
-        return snapshot({n: b for n, b in self._state.items() if not n.startswith(PLACED)})
-
-    def state_types(self) -> dict[str, Type]:
-        """Return the types of what `state_dict` returns, by name."""
-        return {n: b.type for n, b in self._state.items() if not n.startswith(PLACED)}
 
     def profile(self, *args: Any, repeats: int = 20, **named: Any) -> Profile:
         """Measure the kernels of a call; the state stays as it is.
@@ -331,6 +298,33 @@ class Program:
         from graphc.inspect.memory import memory_report
 
         return memory_report(self)
+
+    @property
+    def executable(self) -> Executable:
+        """The plan as it is loaded on the device."""
+        return self._executable
+
+    def save(self, path: str | Path, binaries: bool = False) -> None:
+        """Write the program to a file, which `graphc.load` reads.
+
+        The file holds the graph, all state as of the last finished call, the structure of arguments
+        and results, the settings, the plan with its certificate, and digests of the kernels. An
+        existing file is replaced atomically at the end.
+
+        Args:
+            path: The file to write.
+            binaries: Whether to include the compiled kernels, which `load` runs only with
+                `trusted=True`, on such a CPU.
+
+        Raises:
+            GraphError: The file cannot be written, or the program has parts that no file holds:
+                dataclasses among arguments or results, a group's schedule of learning rates, or
+                functions that `show` calls.
+
+        Example:
+            >>> graphc.compile(nn.Linear(2, 1), graphc.spec((1, 2))).save("linear.graphc")
+        """
+        Program.write(self, path, binaries)
 
     def dump(self, folder: str | Path) -> None:
         """Write every stage, kernel and the plan as text files into a folder.

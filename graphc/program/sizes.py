@@ -286,24 +286,13 @@ class SizedProgram(Program):
 
     # State, which all plans share.
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._check_begun("load_state_dict")
-        super().load_state_dict(state)
-
-    def state_dict(self) -> dict[str, Array]:
-        self._check_begun("state_dict")
-        return super().state_dict()
-
-    def state_types(self) -> dict[str, Type]:
-        self._check_begun("state_types")
-        return super().state_types()
-
-    def _check_begun(self, name: str) -> None:
+    def _buffers_for(self, what: str) -> dict[str, StateBuffer]:
         if not self._used:
             raise GraphError(
-                f"{self.name}: {name} needs a plan, which says what state there is; "
+                f"{self.name}: {what} needs a plan, which says what state there is; "
                 f"{self._example()} makes one"
             )
+        return super()._buffers_for(what)
 
     # What belongs to one plan.
 
@@ -350,6 +339,9 @@ class SizedProgram(Program):
 
     def memory(self) -> NoReturn:
         raise self._of_one_size("memory()")
+
+    def save(self, path: str | Path, binaries: bool = False) -> NoReturn:
+        raise self._of_one_size("save(path)")
 
     def dump(self, folder: str | Path) -> NoReturn:
         raise self._of_one_size("dump(folder)")

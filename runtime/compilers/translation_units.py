@@ -102,6 +102,16 @@ def kernel_keys(kernels: Mapping[str, Kernel], lanes: int | None = None) -> dict
     return {n: key(kernel.canonical, headers, flags, compiler) for n, kernel in kernels.items()}
 
 
+def object_of(name: str) -> bytes:
+    """The shared object of this name in the cache, without its seal. Raises CompileError if the
+    cache has lost it."""
+    with cache.open_folder("cpu") as folder:
+        body, _ = cache.unsealed(cache.read(folder / name))
+    if not body:
+        raise CompileError(f"the cache of compiled kernels has lost {name}: compile again")
+    return body
+
+
 def toolchain() -> str:
     """The digest of what kernels are built with: compiler, flags, headers, CPU features."""
     return key("", headers_digest(KERNEL_HEADERS / "cpu"), _flags(None)[:-1], find_compiler())

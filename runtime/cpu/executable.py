@@ -148,6 +148,12 @@ class CpuExecutable:
             wrote(self._updated, "host")
         return outputs
 
+    @property
+    def state_buffers(self) -> dict[str, StateBuffer]:
+        """The buffers of the plan's state, by name."""
+        names = (binding.value.name for binding in self.plan.state)
+        return dict(zip(names, self._state, strict=True))
+
     def profile(self, inputs: Sequence[Array], repeats: int = 20) -> list[Timing]:
         """The times of each launch and copy, in the plan's order.
 

@@ -1,4 +1,4 @@
-"""Encode plans as JSON and decode them, for the cache of programs.
+"""Encode plans as JSON and decode them, for the cache of programs and for files.
 
 A plan is a tree of frozen dataclasses. Each is encoded as a list of its class's number and its
 fields in order; tuples and dicts have numbers of their own. Decoding creates only these classes, so
@@ -11,12 +11,21 @@ from dataclasses import fields
 from typing import Any
 
 from graphc.ir import Layout, Type, Value, Where
-from graphc.kernels.program.kernel import GridLaunch, Kernel, TensorMap
+from graphc.kernels.program.calls import (
+    CallMatrix,
+    CallTensor,
+    Convolution,
+    PointwiseStep,
+    Product,
+)
+from graphc.kernels.program.kernel import DeviceFunctions, GridLaunch, Kernel, TensorMap
 from graphc.runtime.plan.plan import (
     Binding,
     Copy,
     Estimate,
+    JoinedLaunch,
     Launch,
+    LaunchPart,
     Link,
     Loop,
     LoopCarry,
@@ -24,6 +33,7 @@ from graphc.runtime.plan.plan import (
     Plan,
     Range,
     Record,
+    RepeatedParts,
     Stack,
     Wait,
 )
@@ -31,7 +41,8 @@ from graphc.runtime.plan.plan import (
 # fmt: off
 _CLASSES: tuple[type[Any], ...] = (
     Plan, Binding, LoopCarry, Copy, Estimate, GridLaunch, Kernel, Launch, Layout, Link, Loop, Move,
-    Range, Record, Stack, TensorMap, Type, Value, Wait, Where,
+    Range, Record, Stack, TensorMap, Type, Value, Wait, Where, CallMatrix, CallTensor, Convolution,
+    DeviceFunctions, JoinedLaunch, LaunchPart, PointwiseStep, Product, RepeatedParts,
 )
 # fmt: on
 _TUPLE, _DICT = len(_CLASSES), len(_CLASSES) + 1
@@ -51,6 +62,15 @@ def encoded(value: Any) -> Any:
     if number is None:
         raise TypeError(f"no part of a plan: {type(value).__name__}")
     return [number, *(encoded(getattr(value, name)) for name in _NAMES[number])]
+
+
+def decoded_plan(value: Any) -> Plan:
+    """The plan that `encoded` made data of. Raises ValueError, TypeError or others for other
+    data."""
+    plan = decoded(value)
+    if not isinstance(plan, Plan):
+        raise TypeError(f"no plan: {type(plan).__name__}")
+    return plan
 
 
 def decoded(value: Any) -> Any:

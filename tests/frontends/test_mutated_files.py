@@ -21,9 +21,7 @@ from graphc import nn
 from graphc.base.errors import CompileError, GraphError, PlanError, RunError
 from tests.frontends.onnx_models import declared, helper, linear, model, node, onnx
 from tests.support.onnx_load import external, looped, reshaped
-from tests.tools import need_module
 
-need_module("safetensors")
 OURS = (GraphError, CompileError, PlanError, RunError)
 SECONDS = 10
 BATCH = 100

@@ -1,0 +1,78 @@
+"""The state of a program: saved and loaded as arrays by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from graphc.base.errors import GraphError
+from graphc.ir import Array, Type
+from graphc.ir.state import StateBuffer, overwrite, snapshot
+from graphc.nn.state_arrays import as_array, can_assign, mapping_of, type_text
+from graphc.ops.constant import PLACED
+
+
+class ProgramState:
+    """The part of a program that lives on between calls.
+
+    Attributes:
+        name: The name of the compiled function.
+    """
+
+    def __init__(self, name: str, state: Mapping[str, StateBuffer]) -> None:
+        self.name, self._state = name, state
+
+    @property
+    def bound(self) -> Mapping[str, StateBuffer]:
+        """The buffer of each piece of state by name, and of constants that lie in memory."""
+        return self._state
+
+    @property
+    def buffers(self) -> dict[str, StateBuffer]:
+        """The buffer of each piece of state by name, without constants."""
+        return self._buffers_for("a checkpoint")
+
+    def _buffers_for(self, what: str) -> dict[str, StateBuffer]:
+        """`buffers`; an error says that `what` needs them."""
+        return {n: b for n, b in self._state.items() if not n.startswith(PLACED)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` returned; if anything does not fit, nothing is changed.
+
+        Args:
+            state: A dict from names to arrays.
+
+        Raises:
+            GraphError: A name is missing or unexpected, or a shape or dtype does not fit; the
+                message lists all.
+        """
+        own = self._buffers_for("load_state_dict")
+        state = mapping_of("load_state_dict", state)
+        arrays = {name: as_array(name, state[name]) for name in own if name in state}
+        problems = [f"missing {n} : {b.type}" for n, b in own.items() if n not in state]
+        problems += [f"unexpected {n}" for n in state if n not in own]
+        for name, array in arrays.items():
+            if not can_assign(array, own[name].type):
+                problems.append(f"{name}: expected {own[name].type}, got {type_text(array)}")
+        if problems:
+            raise GraphError("\n  ".join([f"load_state_dict: {self.name}", *problems]))
+        overwrite(own, arrays)
+
+    def state_dict(self) -> dict[str, Array]:
+        """Return copies of all state of the program, as of the last finished call.
+
+        It includes parameters, moments and counters.
+
+        Returns:
+            A dict from names to NumPy arrays.
+
+        Example:
+            >>> f = graphc.compile(nn.Linear(2, 1), graphc.spec((1, 2)))
+            >>> sorted(f.state_dict())
+            ['bias', 'weight']
+        """
+        return snapshot(self._buffers_for("state_dict"))
+
+    def state_types(self) -> dict[str, Type]:
+        """Return the types of what `state_dict` returns, by name."""
+        return {name: buffer.type for name, buffer in self._buffers_for("state_types").items()}
