@@ -13,6 +13,7 @@ help:            ## list these targets
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:[^#]*##/ -/'
 
 demo: $(VENV)/.demo  ## train LeNet on handwritten digits; DATA=folder for MNIST's files
+	$(BIN)/graphc cache --fill
 	$(BIN)/python examples/digits.py $(if $(DATA),--data $(DATA))
 
 test: $(VENV)/.test  ## run the test suite

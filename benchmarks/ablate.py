@@ -63,7 +63,7 @@ def variant(workload: str, off: str, threads: int) -> Variant:
     rule = getattr(optim, case.rule)(**RATES[case.rule])
     specs = graphc.spec(data.x.shape, data.x.dtype), graphc.spec(data.y.shape, data.y.dtype)
     disable = (off,) if off in pipeline.OPTIONAL else ()
-    options: dict[str, Any] = {"device": "cpu", "streams": 1, "threads": threads}
+    options: dict[str, Any] = {"device": "cpu", "streams": 1, "threads": threads, "wait": True}
     model = Model(case, data)
     program = graphc.compile(loss_fn, model, *specs, update=rule, disable=disable, **options)
     assert program.plan is not None

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import graphc
-from benchmarks.measure import Case, GpuStep, main
+from benchmarks.measure import Case, GpuStep, TieredStep, main
 from benchmarks.workload import RATES, Data, Workload
 from graphc import nn, optim
 from graphc.program import Program
@@ -136,7 +136,7 @@ def _step(program: Program, inputs: tuple[Any, ...], call: Callable[[], Any]) ->
     """`call`, which calls the program with `inputs`; on a GPU with its times."""
     executable: Any = program._executable
     if not isinstance(executable, CudaExecutable):
-        return call
+        return TieredStep(call, program.wait)
     return GpuStep(call, partial(executable.replays, inputs))
 
 

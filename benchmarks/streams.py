@@ -79,7 +79,7 @@ def loss(model: Any, x: Any, y: Any) -> Any:
 def trainer(model: type[Any], batch: int, streams: int | str) -> Program:
     graphc.seed(0)
     specs = graphc.spec((batch, model.channels, 14, 14)), graphc.spec((batch,), "int32")
-    options: dict[str, Any] = {"device": "cpu", "threads": 2, "streams": streams}
+    options: dict[str, Any] = {"device": "cpu", "threads": 2, "streams": streams, "wait": True}
     return graphc.compile(loss, model(), *specs, update=optim.SGD(lr=0.01), **options)
 
 

@@ -74,7 +74,7 @@ def planned(model: nn.Module, x: torch.Tensor, y: torch.Tensor, threads: int) ->
 
     kinds = [graphc.spec(t.shape, str(t.dtype).removeprefix("torch.")) for t in (x, y)]
     rule = optim.SGD(lr=RATE, momentum=0.9)
-    program = graphc.compile(loss, own, *kinds, update=rule, threads=threads)
+    program = graphc.compile(loss, own, *kinds, update=rule, threads=threads, wait=True)
     arrays = x.numpy(), y.numpy()
     return lambda: float(program(*arrays))
 

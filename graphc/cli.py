@@ -71,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     add("doctor", "print what graphc finds on this machine", _doctor)
     cache = add("cache", "print the cache's place and size", _cache)
     cache.add_argument("--clear", action="store_true", help="remove what graphc has put there")
+    cache.add_argument("--fill", action="store_true", help="build the prebuilt CPU kernels first")
     return parser
 
 
@@ -108,6 +109,12 @@ def _doctor(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _cache(options: argparse.Namespace) -> Iterator[str]:
+    if options.fill:
+        from graphc.runtime.compilers.prebuilt_library import build_library
+        from graphc.runtime.compilers.shared_objects import player_library
+
+        build_library()
+        player_library()
     return cache_lines(options.clear)
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from graphc.base.target import Target
 from graphc.ir import FLOATS, Node
+from graphc.kernels.prebuilt.description import Prebuilt
 from graphc.kernels.program.calls import Call
 from graphc.kernels.program.joined import JoinedStep
 from graphc.kernels.program.kernel import GridLaunch, Kernel
@@ -79,6 +80,23 @@ def candidates(node: Node, target: Target, in_loop: bool = False) -> list[Kernel
 
             found = cuda_candidates(node, target, in_loop)
         return [_with_sums(kernel, node, target) for kernel in found]
+
+
+def cpu_name(node: Node) -> str:
+    """The name of the kernel that computes a node on the CPU."""
+    from graphc.kernels.cpu.shared.kernel_source import symbol
+    from graphc.kernels.program.body.names import identifier
+
+    return symbol(node) if isinstance(node, KernelNode) else identifier(node.outputs[0].name)
+
+
+def prebuilt(node: Node, kernel: Kernel, target: Target) -> Prebuilt | None:
+    """The prebuilt function that computes what a node's `kernel` on the CPU computes; None if there
+    is none."""
+    from graphc.kernels.prebuilt.lower import prebuilt as describe
+
+    with _deep_enough(node):
+        return describe(node, kernel, target)
 
 
 def joined_kernel(name: str, parts: Sequence[JoinedStep], arguments: int) -> Kernel:

@@ -30,9 +30,11 @@ from graphc.base.dtypes import Array
 from graphc.base.target import Target
 from graphc.ir import DTYPES, Graph, Layout, dtype_name
 from graphc.ir.state import PackedBuffer, StateBuffer
+from graphc.kernels.prebuilt.description import Prebuilt
 from graphc.ops.constant import PLACED, Constant
 from graphc.ops.loops.scan import bodies
 from graphc.runtime.compilers import cache
+from graphc.runtime.compilers.shared_objects import compiler_or_none
 from graphc.runtime.compilers.translation_units import kernel_keys, toolchain
 from graphc.runtime.plan.plan import Plan
 from graphc.runtime.plan.saved import decoded, encoded
@@ -59,6 +61,8 @@ class Found:
     """The buffers of the graph's state, by name."""
     packed: Mapping[str, StateBuffer]
     """Further buffers of the plan, made from these."""
+    prebuilt: Mapping[str, Prebuilt]
+    """The prebuilt functions of the kernels that were not compiled then, by name."""
 
 
 def plan_key(
@@ -72,6 +76,8 @@ def plan_key(
     tells which are. None if it must not be remembered."""
     asked = settings.check or settings.tune or settings.memory_lean or settings.memory_search
     if not settings.plan_cache or asked or settings.memory_limit is not None:
+        return None
+    if compiler_or_none() is None:
         return None
     if any(n.op.is_own() for g in (graph, *bodies(graph)) for n in g.nodes):
         return None
@@ -95,13 +101,18 @@ def headers_digest() -> str:
 
 def _files_digest(root: Path, endings: tuple[str, ...]) -> str:
     digest = hashlib.sha256()
+    prefix = len(str(root)) + 1
     for folder, folders, files in os.walk(root, followlinks=True):
         folders.sort()
         for name in sorted(name for name in files if name.endswith(endings)):
-            path = os.path.join(folder, name)
-            digest.update(f"{os.path.relpath(path, root)}\0".encode())
-            with open(path, "rb") as file:
-                digest.update(file.read())
+            path = f"{folder}/{name}"
+            digest.update(f"{path[prefix:]}\0".encode())
+            file = os.open(path, os.O_RDONLY)
+            try:
+                while part := os.read(file, 1 << 20):
+                    digest.update(part)
+            finally:
+                os.close(file)
     return digest.hexdigest()
 
 
@@ -114,8 +125,15 @@ def _networkx() -> tuple[object, ...]:
     return spec.origin, status.st_size, status.st_mtime_ns
 
 
-def store_plan(key: str, plan: Plan, state: Mapping[str, StateBuffer]) -> None:
-    """Remember a plan and the origin of its `state`."""
+def store_plan(
+    key: str,
+    plan: Plan,
+    state: Mapping[str, StateBuffer],
+    prebuilt: Mapping[str, Prebuilt] | None = None,
+    keys: Mapping[str, str] | None = None,
+) -> None:
+    """Remember a plan, the origin of its `state`, and the `prebuilt` functions of kernels that are
+    not compiled yet; `keys` are those of `kernel_keys`, if known."""
     names = {id(buffer): name for name, buffer in state.items()}
     packed = [
         (name, names[id(b.source)], b.layout.axis, b.layout.width)
@@ -130,10 +148,14 @@ def store_plan(key: str, plan: Plan, state: Mapping[str, StateBuffer]) -> None:
     }
     whole = {
         "plan": encoded(plan),
-        "keys": kernel_keys(plan.kernels),
+        "keys": keys or kernel_keys(plan.kernels),
         "state": own,
         "packed": packed,
         "constants": constants,
+        "prebuilt": {
+            name: (found.symbol, base64.b64encode(found.data).decode())
+            for name, found in (prebuilt or {}).items()
+        },
     }
     body = json.dumps(whole, separators=(",", ":")).encode()
     with cache.open_folder("plans") as folder:
@@ -169,7 +191,12 @@ def load_plan(
         name: state[source].packed(Layout(axis, width))
         for name, source, axis, width in whole["packed"]
     }
-    return Found(plan, whole["keys"], {name: state[name] for name in whole["state"]}, packed)
+    prebuilt = {
+        name: Prebuilt(symbol, base64.b64decode(data))
+        for name, (symbol, data) in whole["prebuilt"].items()
+    }
+    bound = {name: state[name] for name in whole["state"]}
+    return Found(plan, whole["keys"], bound, packed, prebuilt)
 
 
 def _written(array: Array) -> tuple[str, list[int], str]:

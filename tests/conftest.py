@@ -31,6 +31,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # What is compiled without saying so depends on no measurement. Those of
     # tests/runtime/test_stream_autotuner.py let it.
     os.environ.setdefault("GRAPHC_NUM_STREAMS", "1")
+    # What is compiled is played, and not what stands in for it until then. Those of
+    # tests/runtime/test_tiers.py let it begin as prebuilt functions.
+    os.environ.setdefault("GRAPHC_TIER", "1")
     register(config)
 
 
@@ -64,5 +67,5 @@ def unbuilt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "graphc.runtime.compilers.translation_units.building", lambda _: nullcontext(lambda: None)
     )
-    loaded = SimpleNamespace(run=None)
-    monkeypatch.setattr("graphc.runtime.cpu.executable.load", lambda *_: loaded)
+    loaded = SimpleNamespace(run=None, first=SimpleNamespace(note="", prebuilt={}, keys={}))
+    monkeypatch.setattr("graphc.runtime.cpu.executable.load", lambda *_, **__: loaded)

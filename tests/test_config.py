@@ -34,6 +34,8 @@ def test_an_empty_environment_gives_the_defaults(monkeypatch, tmp_path):
         ("GRAPHC_COMPILE_SECONDS", "1.5", "compile_seconds", 1.5),
         ("GRAPHC_TUNE", "1", "tune", True),
         ("GRAPHC_TUNE", "0", "tune", False),
+        ("GRAPHC_TIER", "0", "tier", "0"),
+        ("GRAPHC_TIER", "1", "tier", "1"),
         ("GRAPHC_EARLY_LAUNCH", "1", "early_launch", True),
         ("GRAPHC_WGMMA", "1", "multiplies_groups", True),
         ("GRAPHC_TMA", "1", "copies_in_bulk", True),
@@ -68,6 +70,7 @@ def test_each_variable_sets_its_field(monkeypatch, variable, text, field, value)
         ("GRAPHC_CACHE_LIMIT", "-1", "a number of bytes such as 1500000, 512M or 2G"),
         ("GRAPHC_COMPILE_SECONDS", "0", "a number of seconds such as 600"),
         ("GRAPHC_COMPILE_SECONDS", "soon", "a number of seconds such as 600"),
+        ("GRAPHC_TIER", "2", "0 or 1"),
         ("GRAPHC_TUNE", "yes", "0 or 1, or libraries"),
         ("GRAPHC_MEMORY_LIMIT", "search", "a number of bytes such as 1500000, 512M or 2G"),
         ("GRAPHC_MEMORY_LIMIT", "lots", "a number of bytes such as 1500000, 512M or 2G"),
@@ -97,6 +100,7 @@ def test_a_bad_value_is_an_error_that_names_the_variable(monkeypatch, variable, 
             "memory: expected a number of bytes such as 1500000, 512M or 2G, or search or lean, "
             "got 'least'",
         ),
+        ({"wait": 1}, "wait: expected True, False or None, got 1"),
         ({"tune": "maybe"}, "tune: expected 0 or 1, or libraries, got 'maybe'"),
     ],
 )
@@ -131,6 +135,27 @@ def test_an_argument_beats_the_environment(monkeypatch):
     assert settings.disable == ("commute", "layout")
 
 
+@pytest.mark.parametrize(
+    ("variable", "wait", "tier"),
+    [
+        ("", None, ""),
+        ("", True, "1"),
+        ("", False, ""),
+        ("0", None, "0"),
+        ("0", True, "1"),
+        ("0", False, "0"),
+        ("1", None, "1"),
+        ("1", True, "1"),
+        ("1", False, ""),
+    ],
+)
+def test_waiting_for_compiled_kernels_is_a_matter_of_the_argument(
+    monkeypatch, variable, wait, tier
+):
+    monkeypatch.setenv("GRAPHC_TIER", variable)
+    assert config.read(wait=wait).tier == tier
+
+
 def test_a_variable_that_an_argument_beats_is_not_looked_at(monkeypatch):
     monkeypatch.setenv("GRAPHC_NUM_STREAMS", "many")
     assert config.read(streams=2).streams == 2
@@ -155,7 +180,7 @@ def test_every_variable_is_in_the_readme_or_among_the_switches_for_gpus():
     source = (root / "graphc" / "base" / "config.py").read_text()
     listed = (root / "README.md").read_text() + (root / "docs" / "gpu.md").read_text()
     variables = set(re.findall(r'"(GRAPHC_[A-Z_]+)"', source))
-    assert len(variables) == 22
+    assert len(variables) == 23
     assert not [name for name in sorted(variables) if f"`{name}`" not in listed]
 
 

@@ -28,6 +28,7 @@ SECTIONS = [
     "Loops over time",
     "Vectorizing with vmap",
     "Generation with a cache",
+    "The first call",
     "Saving",
     "Checkpoints",
     "Programs as files",

@@ -33,6 +33,7 @@ ROOMS = (
     ("kernels.program",),
     ("kernels.loops",),
     ("kernels.cpu", "kernels.cuda", "kernels.c"),
+    ("kernels.prebuilt",),
     ("kernels",),
     ("runtime.plan",),
     ("runtime.proof",),
@@ -144,7 +145,7 @@ def test_imports_inside_functions_are_few_and_have_reasons():
 
 def test_printers_of_devices_are_asked_through_lowering_alone():
     printers = ("kernels.cpu", "kernels.cuda")
-    inside = ("kernels.cpu", "kernels.cuda", "kernels.lower")
+    inside = ("kernels.cpu", "kernels.cuda", "kernels.prebuilt", "kernels.lower")
     assert [
         f"{m} imports {n}"
         for m, n, _ in imports()

@@ -13,7 +13,7 @@ import pytest
 import graphc
 from graphc import nn, optim
 from graphc.base.errors import GraphError
-from tests.tools import need_module
+from tests.tools import need_command, need_module
 
 HERE = r" \(test_sized_programs\.py:\d+\)"
 
@@ -355,3 +355,14 @@ def test_what_compile_refuses() -> None:
         graphc.compile(3, spec)
     with raises("spec: a shape holds non-negative integers and names like 'batch', got ('a b',)"):
         graphc.spec(("a b",))
+
+
+def test_waiting_is_for_the_plans_so_far() -> None:
+    need_command("g++", "clang++")
+    f = graphc.compile(lambda x: graphc.relu(x) * 3, graphc.spec(("batch",)), device="cpu")
+    assert f.ready
+    first = f(np.ones(5, np.float32))
+    f.wait()
+    assert f.ready
+    assert f.at(batch=5).ready
+    assert np.array_equal(f(np.ones(5, np.float32)), first)

@@ -51,6 +51,9 @@ class Config:
     """Bytes beyond which what was used the longest ago leaves the cache."""
     compile_seconds: float = 600.0
     """How long one command of a compiler may take."""
+    tier: str = ""
+    """How CPU kernels begin: "0", as prebuilt functions, which they stay; "1", compiled before the
+    first call; "", as prebuilt functions until they are compiled."""
     tune: bool = False
     """Whether to choose among candidate kernels by measurement."""
     libraries: bool = False
@@ -93,6 +96,7 @@ def read(
     disable: Iterable[str] = (),
     optional: Collection[str] | None = None,
     memory: int | str | None = None,
+    wait: bool | None = None,
 ) -> Config:
     """Return the settings: each argument if given, else its variable, else the default.
 
@@ -106,6 +110,7 @@ def read(
     dump = _setting("GRAPHC_DUMP", Path)
     wanted = None if memory is None else _parsed("memory", memory, _memory)
     tuning = _choose("tune", tune, "GRAPHC_TUNE", _tuning)
+    waits = None if wait is None else _parsed("wait", wait, _truth)
     named = tuple(name for entry in disable for name in _parsed("disable", entry, names))
     return Config(
         streams=_choose("streams", streams, "GRAPHC_NUM_STREAMS", _streams) or "auto",
@@ -116,6 +121,7 @@ def read(
         plan_cache=_given(_setting("GRAPHC_PLAN_CACHE", _flag), Config.plan_cache),
         cache_limit=cache_limit(),
         compile_seconds=compile_seconds(),
+        tier="1" if waits else _first_tier(waits),
         tune=bool(tuning),
         libraries=tuning == LIBRARIES,
         memory_limit=wanted if isinstance(wanted, int) else _setting("GRAPHC_MEMORY_LIMIT", _bytes),
@@ -198,6 +204,12 @@ def draws_tickets() -> bool:
     return _given(_setting("GRAPHC_TICKETS", _flag), Config.draws_tickets)
 
 
+def _first_tier(waits: bool | None) -> str:
+    """GRAPHC_TIER, unless it says to wait and the argument says not to."""
+    tier = _setting("GRAPHC_TIER", _tier) or Config.tier
+    return Config.tier if tier == "1" and waits is not None else tier
+
+
 def log_level() -> str:
     """Return the log level, one of `LOG_LEVELS`: GRAPHC_LOG."""
     return _setting("GRAPHC_LOG", _log_level) or "warning"
@@ -253,6 +265,18 @@ def _flag(text: str) -> bool:
     values = {"0": False, "1": True, "False": False, "True": True}
     if text in values:
         return values[text]
+    raise _ExpectedError("0 or 1")
+
+
+def _truth(text: str) -> bool:
+    if text in ("True", "False"):
+        return text == "True"
+    raise _ExpectedError("True, False or None")
+
+
+def _tier(text: str) -> str:
+    if text in ("0", "1"):
+        return text
     raise _ExpectedError("0 or 1")
 
 

@@ -36,6 +36,7 @@ def compile(
     memory: int | str | None = None,
     batch: Buckets | None = None,
     sizes: Mapping[str, Buckets] | None = None,
+    wait: bool | None = None,
 ) -> Program:
     """Compile `fn(*args)`, or a whole training step with `update`, to a program.
 
@@ -73,6 +74,9 @@ def compile(
             a tighter packing within seconds. Results have the same bits in any case.
         batch: The buckets of the axis "batch": short for `sizes={"batch": batch}`.
         sizes: The `Buckets` of named axes, by name, such as `{"time": graphc.Buckets(32, 64)}`.
+        wait: Whether the CPU's kernels are compiled before the first call. By default a program
+            begins with prebuilt kernels, which give the same bits in about twice the time, and
+            compiled ones replace them as they become ready.
 
     Returns:
         A `Program`; a `SizedProgram`, which takes every size, if an axis of a spec has a name. As
@@ -95,7 +99,18 @@ def compile(
         True
     """
     options = Options.of(
-        update, train, device, streams, threads, precision, tune, training, seed, disable, memory
+        update,
+        train,
+        device,
+        streams,
+        threads,
+        precision,
+        tune,
+        training,
+        seed,
+        disable,
+        memory,
+        wait,
     )
     buckets = buckets_of(batch, sizes)
     if has_names(args):

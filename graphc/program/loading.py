@@ -18,10 +18,12 @@ from graphc.ir import Graph
 from graphc.ir.failures import stage
 from graphc.ir.state import StateBuffer
 from graphc.ops.loops.scan import bodies
-from graphc.program.program import Executable
+from graphc.program.executable import Executable
 
 if TYPE_CHECKING:  # nothing of it is needed before something is compiled
+    from graphc.kernels.prebuilt.description import Prebuilt
     from graphc.kernels.program.kernel import GridLaunch, Kernel
+    from graphc.runtime.cpu.tiers import Tiers
     from graphc.runtime.plan.plan import Plan
 
 
@@ -66,6 +68,31 @@ def target_for(settings: config.Config, precision: str) -> tuple[str, Target]:
         joins_launches="join_launches" not in settings.disable,
     )
     return device, target
+
+
+def tiers_of(
+    settings: config.Config, target: Target, known: Mapping[str, Prebuilt] | None = None
+) -> Tiers | None:
+    """Return what decides how a CPU program's kernels begin; None on other devices.
+
+    `known` has the prebuilt functions of kernels that were described before. Measurements and the
+    check of the meaning need compiled kernels.
+    """
+    if target.device != "cpu":
+        return None
+    from graphc.runtime.cpu.tiers import Tiers
+
+    measures = settings.tune or settings.profile or "meaning" in settings.check
+    return Tiers("1" if measures else settings.tier, target, known)
+
+
+def with_note(plan: Plan, executable: Any) -> Plan:
+    """Return a CPU program's plan with a note on how its kernels begin, if any is prebuilt."""
+    note = executable.first.note
+    if not note:
+        return plan
+    decide(note)
+    return replace(plan, notes=(*plan.notes, note))
 
 
 def check_ops(graph: Graph, target: Target) -> None:
@@ -116,6 +143,7 @@ def load(
     from graphc.runtime.planner.time_steps import StepwisePlanner
 
     graph, state = _packed(graph, state, target)
+    tiers = tiers_of(settings, target)
     kernels, search, limit = _lowered(graph, target), settings.memory_search, settings.memory_limit
     slack = SLACK_BYTES if limit is None and not search else 0
     if settings.tune:
@@ -144,13 +172,15 @@ def load(
             from graphc.runtime.cpu import executable
 
             built()
-            return executable.load(plan, state, settings.threads, planned(plan))
+            return executable.load(plan, state, settings.threads, planned(plan), tiers=tiers)
         from graphc.runtime import cuda
 
         return cuda.load(plan, state, device, planned(plan), "race" in settings.check)
 
     # Which kernels there are is known; when they run is not needed to build them.
-    with building(kernels) if device == "cpu" else nullcontext(lambda: None) as built:
+    first = {} if tiers is None else tiers.first(_named(kernels), graph).prebuilt
+    now = {n: k for n, k in _named(kernels).items() if n not in first}
+    with building(now) if device == "cpu" else nullcontext(lambda: None) as built:
         if settings.memory_lean:
             plan = leaner()
             if limit is not None and plan.peak_bytes > limit:
@@ -158,7 +188,8 @@ def load(
         elif settings.streams == "auto":
             from graphc.runtime.tuning.stream_autotuner import choose_plan
 
-            plan = choose_plan(plan_for, played, _machine(device, settings.threads), limit)
+            machine = _machine(device, settings.threads)
+            plan = choose_plan(plan_for, played, machine, limit, measures=not first)
         else:
             plan = plan_for(int(settings.streams))
         if lean is None:
@@ -166,13 +197,16 @@ def load(
         elif limit is not None and plan.peak_bytes > limit:
             raise RunError(refusal(plan, limit))
         with stage("load"):
-            executable = played(plan, state)
+            executable: Any = played(plan, state)
             if target.device == "cpu" and "meaning" in settings.check:
                 plan = _checked(plan, planned(plan), executable)
             if key is not None:
                 from graphc.runtime import plan_store
 
-                plan_store.store_plan(key, plan, state)
+                first_tier = executable.first
+                plan_store.store_plan(key, plan, state, first_tier.prebuilt, first_tier.keys)
+            if target.device == "cpu":
+                plan = with_note(plan, executable)
             made = "lean" if lean else "by_step"
             return executable, plan, None if planned(plan) is graph else (made, planned(plan))
 
@@ -246,6 +280,11 @@ def _tuned(
 
     trial = CpuTrial() if target.device == "cpu" else trial_on(device)
     return kernels if trial is None else tuned(graph, kernels, target, trial, libraries)
+
+
+def _named(kernels: Mapping[str, Kernel]) -> dict[str, Kernel]:
+    """The kernels by their own names."""
+    return {kernel.name: kernel for kernel in kernels.values()}
 
 
 def _machine(device: str, threads: int) -> str | None:
@@ -323,7 +362,6 @@ def _planned(
     slack_bytes: int = 0,
 ) -> Plan:
     """The verified plan for so many `workers`, by the `measured` times of kernels."""
-    from graphc.runtime.planner.joined.join_launches import joined
     from graphc.runtime.planner.planner import make_plan
 
     notes = (*decided, *(f"{k.name}: {k.note}" for k in kernels.values() if k.note))
@@ -331,7 +369,9 @@ def _planned(
     options |= {"search": search, "slack_bytes": slack_bytes}
     with stage("plan"):
         plan = make_plan(graph, kernels, device=target.device, notes=notes, **options)
-        if target.joins_launches:
+        if target.joins_launches and target.kind.rates.barrier:
+            from graphc.runtime.planner.joined.join_launches import joined
+
             plan = joined(plan)
     with stage("verify"):
         plan.verify()

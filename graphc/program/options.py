@@ -45,6 +45,7 @@ class Options:
         seed: int | None,
         disable: Iterable[str],
         memory: int | str | None,
+        wait: bool | None,
     ) -> Options:
         """Return the options that arguments of `compile` give, or raise GraphError."""
         from graphc.passes import (
@@ -52,7 +53,8 @@ class Options:
         )
 
         disable = (disable,) if isinstance(disable, str) else disable
-        settings = config.read(streams, threads, device, tune, disable, passes.OPTIONAL, memory)
+        optional = passes.OPTIONAL
+        settings = config.read(streams, threads, device, tune, disable, optional, memory, wait)
         if precision not in passes.PRECISIONS:
             *most, last = map(repr, passes.PRECISIONS)
             raise error(f"precision: expected {', '.join(most)} or {last}, got {precision!r}")

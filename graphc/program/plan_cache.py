@@ -11,8 +11,8 @@ from graphc.base.target import Target
 from graphc.ir import Graph
 from graphc.ir.failures import stage
 from graphc.ir.state import StateBuffer
-from graphc.program.loading import check_ops, key_of
-from graphc.program.program import Executable
+from graphc.program.executable import Executable
+from graphc.program.loading import check_ops, key_of, tiers_of, with_note
 from graphc.program.update import Differentiated, Update
 
 if TYPE_CHECKING:  # nothing of it is needed before something is compiled
@@ -48,6 +48,7 @@ class PlanCache:
         from graphc.runtime import plan_store
         from graphc.runtime.compilers import cache
         from graphc.runtime.cpu import executable
+        from graphc.runtime.tuning.stream_autotuner import is_unmeasured
 
         with stage("recall"):
             key, buffers = self._traced, self._buffers
@@ -60,11 +61,15 @@ class PlanCache:
             found = plan_store.load_plan(key, buffers, [self._graph])
             if found is None:
                 return None
+            tiers = tiers_of(self._settings, self._target, found.prebuilt)
+            first = tiers and tiers.first(found.plan.kernels, keys=found.keys)
+            if is_unmeasured(found.plan) and not (first and first.prebuilt):
+                return None
             if self._update is not None:
                 self._update.note(names["read"])
             state, threads = {**found.state, **found.packed}, self._settings.threads
-            loaded = executable.load(found.plan, state, threads, keys=found.keys)
-        return loaded, found.plan, dict(found.state)
+            loaded = executable.load(found.plan, state, threads, keys=found.keys, tiers=tiers)
+        return loaded, with_note(found.plan, loaded), dict(found.state)
 
     def key(self, whole: Differentiated) -> str | None:
         """Return the key of the plan of a differentiated graph; None if it is not cached.

@@ -6,7 +6,7 @@ import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from graphc.base.target import SIMULATOR, Target
 from graphc.ir import Array, Graph, tree
 from graphc.ir.state import StateBuffer
 from graphc.nn.parameter import changes
+from graphc.program.executable import Executable, Tiered
 from graphc.program.state import ProgramState
 from graphc.program.tracing import Traced, state_of
 from graphc.trace import Tensor
@@ -31,18 +32,6 @@ if TYPE_CHECKING:  # nothing of it is needed before something is compiled
     from graphc.inspect.profile import Profile
     from graphc.kernels.program.kernel import Kernel
     from graphc.runtime.plan.plan import Plan
-    from graphc.runtime.tuning.timing import Timing
-
-
-class Executable(Protocol):
-    """A plan that is loaded on a device."""
-
-    def run(self, inputs: Sequence[Array]) -> list[Array]: ...
-    def run_checked(self, inputs: Sequence[Array]) -> list[Array]: ...
-    @property
-    def threads(self) -> int: ...
-    def profile(self, inputs: Sequence[Array], repeats: int = ...) -> list[Timing]: ...
-    def calls(self, inputs: Sequence[Array], repeats: int = ...) -> list[float]: ...
 
 
 class Program(ProgramState):
@@ -191,6 +180,20 @@ class Program(ProgramState):
                 "by the same rule, so that their steps are counted apart: compile again"
             )
         self._splits = seen
+
+    @property
+    def ready(self) -> bool:
+        """Whether all kernels are compiled, so that calls take no less time later."""
+        return not isinstance(self._executable, Tiered) or self._executable.ready
+
+    def wait(self) -> None:
+        """Wait until all kernels are compiled; the next call plays them.
+
+        Raises:
+            CompileError: A kernel does not compile; it stays prebuilt.
+        """
+        if isinstance(self._executable, Tiered):
+            self._executable.wait()
 
     @property
     def kernels(self) -> dict[str, str]:

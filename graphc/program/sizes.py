@@ -121,6 +121,20 @@ class SizedProgram(Program):
         used = self._used
         return [self._named(s) for s in sorted(self._plans, key=lambda s: used.get(s, 0))]
 
+    @property
+    def ready(self) -> bool:
+        """Whether all kernels of the plans so far are compiled."""
+        return all(made.ready for made in tuple(self._plans.values()))
+
+    def wait(self) -> None:
+        """Wait until all kernels of the plans so far are compiled.
+
+        Raises:
+            CompileError: A kernel does not compile; it stays prebuilt.
+        """
+        for made in tuple(self._plans.values()):
+            made.wait()
+
     def at(self, **sizes: int) -> Program:
         """Return the program of one size, which takes arrays of that size alone.
 

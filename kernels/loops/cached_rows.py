@@ -40,7 +40,7 @@ def cache_rows(rows: Rows, cost: Cost, min_cost: float, limit: int) -> Rows:
         cached.append(new)
         return Address(new.name, access)
 
-    return rows.with_bodies(_bodies_with_cache(rows, cost, min_cost, allocate), cached)
+    return rows.with_bodies(bodies_with_cache(rows, cost, min_cost, allocate), cached)
 
 
 def cache_rows_in_outputs(rows: Rows, cost: Cost, min_cost: float) -> Rows:
@@ -62,15 +62,15 @@ def cache_rows_in_outputs(rows: Rows, cost: Cost, min_cost: float) -> Rows:
             free.remove(place)
         return place
 
-    return rows.with_bodies(_bodies_with_cache(rows, cost, min_cost, allocate))
+    return rows.with_bodies(bodies_with_cache(rows, cost, min_cost, allocate))
 
 
-def _bodies_with_cache(
+def bodies_with_cache(
     rows: Rows, cost: Cost, min_cost: float, allocate: AddressOf
 ) -> list[Statements]:
     """The statements of the loops, where the first loop that computes an expensive value stores it
     to memory from `allocate`, and later loops load it."""
-    numbers, cached = _numbers(rows), dict[int, Address]()
+    numbers, cached = value_numbers(rows), dict[int, Address]()
     made: dict[int, tuple[int, Register]] = {}
     bodies: list[Statements] = []
     for k, loop in enumerate(rows.loops):
@@ -94,7 +94,7 @@ def _bodies_with_cache(
     return bodies
 
 
-def _numbers(rows: Rows) -> dict[str, int]:
+def value_numbers(rows: Rows) -> dict[str, int]:
     """A number for each register of the loops' bodies, equal for registers of equal value."""
     found: dict[str, int] = {}
     known: dict[object, int] = {}

@@ -11,6 +11,7 @@ exist once per row after the last loop.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -307,7 +308,8 @@ def _depths(body: Graph) -> dict[Value, int]:
     return known
 
 
-def row_axes(body: Graph) -> dict[Value, Axes]:
+@functools.lru_cache(maxsize=64)
+def row_axes(body: Graph) -> Mapping[Value, Axes]:
     """For each value connected to a reduction, which axis of the reduced value each of its axes is;
     None for one of extent 1."""
     known: dict[Value, Axes] = {}
@@ -321,13 +323,14 @@ def row_axes(body: Graph) -> dict[Value, Axes]:
             for d in range(x.type.rank)
             if op.keepdims or d not in op.axes
         )
+    single = [(n, tuple(_mapped(n))) for n in body.nodes if len(n.outputs) == 1]
     size = -1
     while size < len(known):
         size = len(known)
-        for node in body.nodes:
-            _pass_down(node, known)
-        for node in reversed(body.nodes):
-            _pass_up(node, known)
+        for node, mapped in single:
+            _pass_down(node, mapped, known)
+        for node, mapped in reversed(single):
+            _pass_up(node, mapped, known)
     shape = reductions[0].inputs[0].type.shape
     for value in body.outputs:
         assert value in known or value.type.shape == shape, f"{value} has no place among {shape}"
@@ -335,13 +338,17 @@ def row_axes(body: Graph) -> dict[Value, Axes]:
     return known
 
 
-def _pass_down(node: Node, known: dict[Value, Axes]) -> None:
+Mapped = Sequence[tuple[Value, Axes]]
+"""The inputs of a node, each with where its axes go in the only output."""
+
+
+def _pass_down(node: Node, mapped: Mapped, known: dict[Value, Axes]) -> None:
     """Give the output of a node the axes of the first input that has them."""
-    if len(node.outputs) != 1 or node.output in known or known.keys().isdisjoint(node.inputs):
+    if node.output in known or known.keys().isdisjoint(node.inputs):
         return
     shape = node.output.type.shape
     places: list[int | None] = [None] * len(shape)
-    for value, axes in _mapped(node):
+    for value, axes in mapped:
         for place, axis in zip(known.get(value, ()), axes, strict=False):
             if axis is not None and axis != SUMMED and places[axis] is None:
                 places[axis] = place
@@ -349,12 +356,12 @@ def _pass_down(node: Node, known: dict[Value, Axes]) -> None:
         known[node.output] = tuple(places)
 
 
-def _pass_up(node: Node, known: dict[Value, Axes]) -> None:
+def _pass_up(node: Node, mapped: Mapped, known: dict[Value, Axes]) -> None:
     """Give the inputs of a node the axes of its output, where all their elements reach it."""
-    if len(node.outputs) != 1 or node.output not in known or known.keys() >= {*node.inputs}:
+    if node.output not in known or known.keys() >= {*node.inputs}:
         return
     places = known[node.output]
-    for value, axes in _mapped(node):
+    for value, axes in mapped:
         whole = all(
             n == 1 or d not in (None, SUMMED) for d, n in zip(axes, value.type.shape, strict=True)
         )
@@ -363,5 +370,4 @@ def _pass_up(node: Node, known: dict[Value, Axes]) -> None:
 
 
 def _mapped(node: Node) -> Iterator[tuple[Value, Axes]]:
-    """The inputs, each with where its axes go in the only output."""
     yield from zip(node.inputs, node.op.axis_map(*(v.type for v in node.inputs))[0], strict=True)

@@ -31,7 +31,7 @@ from graphc.base.errors import CompileError
 
 KINDS = ("cpu", "cuda", "sim", "choices", "plans")
 """The folders of the cache."""
-OURS = re.compile(r"(.+-)?[0-9a-f]{32}\.(so|cpp|cu|cubin|log|choice|plan)")
+OURS = re.compile(r"(.+-)?[0-9a-f]{32}\.(so|o|cpp|cu|cubin|log|choice|plan)")
 """The names of files that graphc creates."""
 
 _SCRATCH = "building-"
@@ -79,6 +79,14 @@ def store_file(content: bytes, target: Path) -> Path:
         written.write_bytes(content)
         written.chmod(0o600)
         return written.replace(target)
+
+
+def link(source: Path, target: Path) -> None:
+    """Give a file another name, or copy it where the file system has no hard links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy(source, target)
 
 
 def sealed(body: bytes, keys: Iterable[str]) -> bytes:

@@ -34,6 +34,9 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
+LEAST_PRIORITY = "19"
+"""The nice value of processes that everything else goes before."""
+
 WATCHED = """ulimit -t "$1"; shift
 exec 3<&0 < /dev/null
 (read -r _ <&3; kill -KILL 0) > /dev/null 2>&1 &
@@ -59,9 +62,13 @@ class Compiler:
 
 
 class Jobs:
-    """The compilers that currently run for one purpose, with the jobs of parts of that purpose."""
+    """The compilers that currently run for one purpose, with the jobs of parts of that purpose.
 
-    def __init__(self) -> None:
+    With `in_background` they take only the time that no other process wants.
+    """
+
+    def __init__(self, in_background: bool = False) -> None:
+        self.in_background = in_background
         self._lock = threading.Lock()
         self._running: set[subprocess.Popen[str] | Jobs] = set()
         self.ended = False
@@ -97,6 +104,28 @@ class _Here(threading.local):
 _here = _Here()
 
 
+class _Alive:
+    """The background threads of this process, and the ends of pipes that keep its compilers
+    running."""
+
+    def __init__(self) -> None:
+        self.threads: set[BackgroundThread] = set()
+        self.watches: set[int] = set()
+
+    def leave_to_parent(self) -> None:
+        """In the child of a fork: have nothing to do with the parent's compilers."""
+        for thread in tuple(self.threads):
+            atexit.unregister(thread.end)
+        for watch in tuple(self.watches):
+            os.close(watch)
+        self.threads.clear()
+        self.watches.clear()
+
+
+_alive = _Alive()
+os.register_at_fork(after_in_child=_alive.leave_to_parent)
+
+
 class BackgroundThread(threading.Thread):
     """Calls a function in the background. Its compilers are terminated when waiting for it is
     interrupted, and when the interpreter ends."""
@@ -109,9 +138,11 @@ class BackgroundThread(threading.Thread):
     def run(self) -> None:
         _here.jobs = self._jobs
         atexit.register(self.end)
+        _alive.threads.add(self)
         try:
             self._function()
         finally:
+            _alive.threads.discard(self)
             atexit.unregister(self.end)
             self._over.set()
 
@@ -139,7 +170,7 @@ class BackgroundThread(threading.Thread):
 def side_by_side(function: Callable[[S], T], items: Iterable[S]) -> list[T]:
     """The function's result for each item, computed by as many threads as there are cores. If one
     fails, or on Ctrl-C, all compilers are terminated at once."""
-    todo, jobs = deque(enumerate(items)), Jobs()
+    todo, jobs = deque(enumerate(items)), Jobs(_here.jobs.in_background)
     results: dict[int, T] = {}
     failures: list[BaseException] = []
 
@@ -174,9 +205,12 @@ def run(command: list[str]) -> subprocess.CompletedProcess[str]:
     """The completed command, with messages in English. Raises CompileError if it exceeds its
     time."""
     seconds, jobs = compile_seconds(), _here.jobs
+    begin = ["/bin/sh", "-c", WATCHED, "sh", str(math.ceil(seconds))]
+    if jobs.in_background and (nice := shutil.which("nice")):
+        begin = [nice, "-n", LEAST_PRIORITY, *begin]
     with _watch() as watched:
         process = subprocess.Popen(
-            ["/bin/sh", "-c", WATCHED, "sh", str(math.ceil(seconds)), *command],
+            [*begin, *command],
             stdin=watched,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -241,9 +275,11 @@ def _watch() -> Iterator[int]:
     """The reading end of a pipe whose other end stays open within the block, in this process
     alone."""
     watched, watch = os.pipe()
+    _alive.watches.add(watch)
     try:
         yield watched
     finally:
+        _alive.watches.discard(watch)
         os.close(watched)
         os.close(watch)
 

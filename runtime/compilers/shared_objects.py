@@ -2,8 +2,9 @@
 
 One source makes one object, `NAME-KEY.so`, whose key is the digest of everything that determines
 it: the source, the headers, the flags, the compiler's defaults and version, and the CPU's features.
-The source is stored next to it, in the cache of `cache.py`. The CPU's kernels are built many at
-once; see `translation_units.py`.
+The source is stored next to it, in the cache of `cache.py`. A lasting object has a second name
+whose digest leaves out the compiler, under which it is found when there is none. The CPU's kernels
+are built many at once; see `translation_units.py`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import re
 import sys
 import sysconfig
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -72,6 +74,8 @@ class CppSource:
     """Where in the user's program it comes from, for errors; "" if nowhere."""
     flags: tuple[str, ...] = ()
     """Additional compiler flags."""
+    lasting: bool = False
+    """Whether the object is also found where the compiler that built it is gone."""
 
 
 def player_library() -> ctypes.CDLL:
@@ -117,7 +121,8 @@ def _player() -> ctypes.CDLL:
         return ctypes.CDLL(str(_adopted[0]))
     # -O3 takes half as long again, the headers of C++20 three times as long as those of C++17.
     flags = (f"-I{PLAYER_SOURCE.parent}", "-pthread", "-O2", "-std=c++17")
-    source = CppSource("player", PLAYER_SOURCE.read_text(), "the CPU player", flags=flags)
+    text = PLAYER_SOURCE.read_text()
+    source = CppSource("player", text, "the CPU player", flags=flags, lasting=True)
     headers, more = headers_digest(PLAYER_SOURCE.parent), _caller_flags()
     if more:
         with contextlib.suppress(CompileError):  # the player does without the module
@@ -137,14 +142,14 @@ def _caller_flags() -> tuple[str, ...]:
 
 def build(sources: list[CppSource], headers: str) -> list[ctypes.CDLL]:
     """The loaded shared object of each source; `headers` is the digest of what they include."""
-    compiler = find_compiler()
+    compiler = compiler_or_none()
     with cache.open_folder("cpu") as folder:
         return side_by_side(lambda s: _library(s, headers, compiler, folder), sources)
 
 
 def build_object(source: CppSource, headers: str, kind: str) -> bytes:
     """The shared object of one source, not loaded, from the cache folder `kind`."""
-    compiler = find_compiler()
+    compiler = compiler_or_none()
     with cache.open_folder(kind) as folder:
         return _object(source, headers, compiler, folder).read_bytes()
 
@@ -220,42 +225,70 @@ def headers_digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def key(text: str, headers: str, flags: tuple[str, ...], compiler: Compiler) -> str:
-    """The digest of everything that determines an object."""
-    own = compiler.command[1:]
-    parts = (text, headers, *FLAGS, *flags, *own, compiler.version, *cpu_features())
+@functools.cache
+def kernel_headers() -> str:
+    """The digest of the headers of generated kernels, as of the first call."""
+    return headers_digest(KERNEL_HEADERS / "cpu")
+
+
+def key(text: str, headers: str, flags: tuple[str, ...], compiler: Compiler | None) -> str:
+    """The digest of everything that determines an object; without a compiler, of all else, under
+    which lies what the last compiler has built."""
+    built_by = (*compiler.command[1:], compiler.version) if compiler else ("any compiler",)
+    parts = (text, headers, *FLAGS, *flags, *built_by, *cpu_features())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
-def _library(source: CppSource, headers: str, compiler: Compiler, folder: Path) -> ctypes.CDLL:
+def compiler_or_none() -> Compiler | None:
+    """The compiler, if there is one."""
+    with contextlib.suppress(CompileError):
+        return find_compiler()
+    return None
+
+
+def make_object(
+    what: str, where: str, command: Sequence[str], path: Path, aliases: Sequence[Path] = ()
+) -> None:
+    """Let a compiler's command write an object that the cache holds as `path` and `aliases`, whose
+    names end with keys. Raises CompileError, which names what it is and where it comes from."""
+    paths = (path, *aliases)
+    with cache.scratch(path.parent) as scratch:
+        built = scratch / "object"
+        begin = time.perf_counter()
+        done = run([*command, "-o", str(built)])
+        if done.returncode != 0:
+            raise failure(what, where, [*command, "-o", os.devnull], done)
+        cache.seal(built, [p.stem[-32:] for p in paths])
+        for name in paths:
+            cache.link(built, scratch / "name")
+            (scratch / "name").replace(name)
+        log("info", f"{what}: built in {time.perf_counter() - begin:.2f} s")
+
+
+def _library(
+    source: CppSource, headers: str, compiler: Compiler | None, folder: Path
+) -> ctypes.CDLL:
     path = _object(source, headers, compiler, folder)
     try:
         return ctypes.CDLL(str(path))
     except OSError:  # intact, but of another system
-        _compile(source, path, compiler)
+        _compile(source, path, find_compiler())
         return ctypes.CDLL(str(path))
 
 
-def _object(source: CppSource, headers: str, compiler: Compiler, folder: Path) -> Path:
+def _object(source: CppSource, headers: str, compiler: Compiler | None, folder: Path) -> Path:
     """The path of the shared object, built if it is missing or damaged."""
     # Comments name the user's lines: a line added above a model is no reason to compile again.
     text = re.sub(r"^//.*\n", "", source.text, flags=re.MULTILINE)
-    found = key(text, headers, source.flags, compiler)
+    found, lasting = (key(text, headers, source.flags, c) for c in (compiler, None))
     path = folder / f"{source.name}-{found}.so"
     if not cache.intact(path, found):
-        _compile(source, path, compiler)
+        aliases = [folder / f"{source.name}-{lasting}.so"] if source.lasting else []
+        _compile(source, path, compiler or find_compiler(), *aliases)
     return path
 
 
-def _compile(source: CppSource, path: Path, compiler: Compiler) -> None:
+def _compile(source: CppSource, path: Path, compiler: Compiler, *aliases: Path) -> None:
     file = cache.store_file(source.text.encode(), path.with_suffix(".cpp"))
-    with cache.scratch(path.parent) as scratch:
-        built = scratch / "object"
-        command = [*compiler.command, *FLAGS, *source.flags, str(file), "-o"]
-        begin = time.perf_counter()
-        done = run([*command, str(built)])
-        if done.returncode != 0:
-            raise failure(source.what, source.where, [*command, os.devnull], done)
-        cache.seal(built, [path.stem[-32:]])
-        built.replace(path)
-        log("info", f"{source.what}: built in {time.perf_counter() - begin:.2f} s")
+    command = [*compiler.command, *FLAGS, *source.flags, str(file)]
+    make_object(source.what, source.where, command, path, aliases)

@@ -15,9 +15,8 @@ import contextlib
 import ctypes
 import os
 import re
-import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +33,7 @@ from graphc.runtime.compilers.compiler import (
     run,
     side_by_side,
 )
-from graphc.runtime.compilers.shared_objects import FLAGS, KERNEL_HEADERS, headers_digest, key
+from graphc.runtime.compilers.shared_objects import FLAGS, KERNEL_HEADERS, kernel_headers, key
 
 UNIT_COST = 60.0
 """The largest cost of a unit, in simple kernels: some seconds of compilation."""
@@ -46,12 +45,15 @@ _INCLUDE = re.compile(r"^#include .*\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class _PendingKernel:
+class PendingKernel:
     """A kernel to build: the first of those with one key."""
 
     kernel: Kernel
+    """The kernel."""
     where: str
+    """Where in the user's program it comes from; "" if nowhere."""
     key: str
+    """The key of its object in the cache."""
 
     @property
     def symbol(self) -> str:
@@ -86,19 +88,39 @@ def build_kernels(
     if not kernels:
         return {}
     keys = keys or kernel_keys(kernels, lanes)
-    wanted: dict[str, _PendingKernel] = {}
+    wanted = pending_kernels(kernels, keys, wheres)
+    with kernel_builder(lanes) as builder:
+        builder.build(builder.missing(wanted.values()))
+        functions = {found: builder.address(pending) for found, pending in wanted.items()}
+    return {name: functions[found] for name, found in keys.items()}
+
+
+def pending_kernels(
+    kernels: Mapping[str, Kernel],
+    keys: Mapping[str, str],
+    wheres: Mapping[str, object] | None = None,
+) -> dict[str, PendingKernel]:
+    """The kernels by their keys, each once; `keys` are those of `kernel_keys`, `wheres` as for
+    `build_kernels`."""
+    wanted: dict[str, PendingKernel] = {}
     for name, kernel in kernels.items():
         found = keys[name]
-        wanted.setdefault(found, _PendingKernel(kernel, str((wheres or {}).get(name, "")), found))
+        wanted.setdefault(found, PendingKernel(kernel, str((wheres or {}).get(name, "")), found))
+    return wanted
+
+
+@contextlib.contextmanager
+def kernel_builder(lanes: int | None = None) -> Iterator[KernelBuilder]:
+    """What builds kernels into the cache. Raises CompileError if there is no compiler, and for what
+    `cache.open_folder` refuses."""
     with cache.open_folder("cpu") as folder:
-        functions = _Builder(find_compiler(), _flags(lanes), folder).functions([*wanted.values()])
-    return {name: functions[found] for name, found in keys.items()}
+        yield KernelBuilder(find_compiler(), kernel_flags(lanes), folder)
 
 
 def kernel_keys(kernels: Mapping[str, Kernel], lanes: int | None = None) -> dict[str, str]:
     """The key of each kernel's object in the cache, by the kernel's name."""
-    compiler, headers = find_compiler(), headers_digest(KERNEL_HEADERS / "cpu")
-    flags = _flags(lanes)[:-1]
+    compiler, headers = find_compiler(), kernel_headers()
+    flags = kernel_flags(lanes)[:-1]
     return {n: key(kernel.canonical, headers, flags, compiler) for n, kernel in kernels.items()}
 
 
@@ -114,10 +136,12 @@ def object_of(name: str) -> bytes:
 
 def toolchain() -> str:
     """The digest of what kernels are built with: compiler, flags, headers, CPU features."""
-    return key("", headers_digest(KERNEL_HEADERS / "cpu"), _flags(None)[:-1], find_compiler())
+    return key("", kernel_headers(), kernel_flags(None)[:-1], find_compiler())
 
 
-def _flags(lanes: int | None) -> tuple[str, ...]:
+def kernel_flags(lanes: int | None = None) -> tuple[str, ...]:
+    """The flags of kernels besides FLAGS, the folder of the headers last; `lanes` as for
+    `build_kernels`."""
     width = lanes or shared_objects.cpu_target().lanes
     return (f"-DGRAPHC_LANES={width}", *shared_objects.isa_flags(), f"-I{KERNEL_HEADERS}")
 
@@ -144,31 +168,36 @@ def building(kernels: Mapping[str, Kernel]) -> Iterator[Callable[[], None]]:
 
 
 @dataclass(frozen=True)
-class _Builder:
+class KernelBuilder:
     """Builds kernels into the cache."""
 
     compiler: Compiler
+    """The compiler."""
     flags: tuple[str, ...]
+    """The result of `kernel_flags`."""
     folder: Path
+    """The folder of the cache."""
 
-    def functions(self, pending: Sequence[_PendingKernel]) -> dict[str, int]:
-        """The address of each kernel's function by its key."""
+    def missing(self, wanted: Iterable[PendingKernel]) -> list[PendingKernel]:
+        """Those that the cache does not hold."""
         seen: dict[tuple[int, int], frozenset[str]] = {}
-        missing = [w for w in pending if not self._is_cached(w, seen)]
+        return [pending for pending in wanted if not self._is_cached(pending, seen)]
+
+    def build(self, missing: Sequence[PendingKernel]) -> None:
+        """Build kernels, on all cores. Raises CompileError."""
         with progress("building kernels", len(missing)) as advance:
 
-            def build(unit: Sequence[_PendingKernel]) -> None:
-                self._build(unit)
+            def build(unit: Sequence[PendingKernel]) -> None:
+                self.build_unit(unit)
                 advance(len(unit))
 
             side_by_side(build, _units(missing))
-        return {w.key: self._address(w) for w in pending}
 
-    def _path(self, pending: _PendingKernel) -> Path:
+    def _path(self, pending: PendingKernel) -> Path:
         return self.folder / f"{pending.key}.so"
 
     def _is_cached(
-        self, pending: _PendingKernel, seen: dict[tuple[int, int], frozenset[str]]
+        self, pending: PendingKernel, seen: dict[tuple[int, int], frozenset[str]]
     ) -> bool:
         """Whether the cache holds the kernel. `seen` has the keys of objects that were read
         before."""
@@ -182,20 +211,21 @@ class _Builder:
             _, seen[file] = cache.unsealed(cache.read(path))
         return pending.key in seen[file]
 
-    def _address(self, pending: _PendingKernel) -> int:
+    def address(self, pending: PendingKernel) -> int:
+        """The address of the function of a kernel that the cache holds."""
         path = str(self._path(pending))
         try:
             library = ctypes.CDLL(path)
         except OSError:  # intact, but of another system
-            self._build([pending])
+            self.build_unit([pending])
             library = ctypes.CDLL(path)
         address = ctypes.cast(library[pending.symbol], ctypes.c_void_p).value
         assert address is not None
         return address
 
-    def _build(self, unit: Sequence[_PendingKernel]) -> None:
-        """Build a unit into the cache. If it fails, build its kernels one by one, so that the error
-        names one kernel."""
+    def build_unit(self, unit: Sequence[PendingKernel]) -> None:
+        """Build kernels in one unit; if that fails, one by one, so that the error names one kernel.
+        Raises CompileError."""
         begin = time.perf_counter()
         with cache.scratch(self.folder) as scratch:
             file, built = scratch / "unit.cpp", scratch / "object"
@@ -205,11 +235,11 @@ class _Builder:
                 cache.seal(built, [wanted.key for wanted in unit])
                 for wanted in unit:
                     name = scratch / "name"
-                    _link(built, name)
+                    cache.link(built, name)
                     name.replace(self._path(wanted))
         if done.returncode != 0 and len(unit) > 1:
             for wanted in unit:
-                self._build([wanted])
+                self.build_unit([wanted])
         elif done.returncode != 0:
             raise self._failure(unit[0])
         else:
@@ -220,7 +250,7 @@ class _Builder:
     def _command(self, file: Path, output: str) -> list[str]:
         return [*self.compiler.command, *FLAGS, *self.flags, str(file), "-o", output]
 
-    def _failure(self, pending: _PendingKernel) -> CompileError:
+    def _failure(self, pending: PendingKernel) -> CompileError:
         """The error of compiling a kernel's own text, which stays in the cache for inspection."""
         name = pending.kernel.name
         source = pending.kernel.source.encode()
@@ -229,12 +259,12 @@ class _Builder:
         return failure(f"kernel {name}", pending.where, command, run(command))
 
 
-def _units(pending: Sequence[_PendingKernel]) -> list[list[_PendingKernel]]:
+def _units(pending: Sequence[PendingKernel]) -> list[list[PendingKernel]]:
     """The kernels in units of about equal cost, at least one per core, the costliest first."""
     whole = sum(w.cost for w in pending)
     cores = usable_cores()
     count = min(len(pending), cores * max(1, round(whole / UNIT_COST / cores)))
-    units: list[list[_PendingKernel]] = [[] for _ in range(count)]
+    units: list[list[PendingKernel]] = [[] for _ in range(count)]
     costs = [0.0] * count
     for each in sorted(pending, key=lambda w: -w.cost):
         least = costs.index(min(costs))
@@ -243,14 +273,6 @@ def _units(pending: Sequence[_PendingKernel]) -> list[list[_PendingKernel]]:
     return units
 
 
-def _unit_text(unit: Sequence[_PendingKernel]) -> str:
+def _unit_text(unit: Sequence[PendingKernel]) -> str:
     includes = dict.fromkeys(i for w in unit for i in _INCLUDE.findall(w.kernel.source))
     return "".join([*includes, *(w.text() for w in unit)])
-
-
-def _link(source: Path, target: Path) -> None:
-    """Give a file another name, or copy it where the file system has no hard links."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy(source, target)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import ctypes
 import time
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ from graphc.base.dtypes import Array
 from graphc.base.errors import RunError
 from graphc.base.locks import HOST, refuse_reentry
 from graphc.ir import Graph, Node, Type
-from graphc.ir.state import PackedBuffer, StateBuffer, aligned_empty, elements, wrote
+from graphc.ir.state import PackedBuffer, StateBuffer, elements, wrote
 from graphc.runtime.checks.nan import (
     Nan,
     Reads,
@@ -25,38 +24,13 @@ from graphc.runtime.checks.nan import (
     written_nan,
 )
 from graphc.runtime.compilers.shared_objects import begin_player
-from graphc.runtime.compilers.translation_units import build_kernels
+from graphc.runtime.cpu import addresses
+from graphc.runtime.cpu.addresses import ABSOLUTE, BYTES, IO, WORK, HostAddresses
 from graphc.runtime.cpu.caller import find_caller
 from graphc.runtime.cpu.player import Player, PlayerTask, RelativeAddress, resolve
-from graphc.runtime.plan.plan import Binding, Copy, Launch, Loop, Plan, Range, Step, all_steps
+from graphc.runtime.cpu.tiers import FirstTier, KernelFunctions, Tiers
+from graphc.runtime.plan.plan import Copy, Launch, Plan, Step, all_steps
 from graphc.runtime.tuning.timing import Timing, timing
-
-BYTES = Type((), "u8")
-ABSOLUTE, WORK, IO = 0, 1, 2
-"""Bases of addresses: none (state never moves), the work arena, the first input or output."""
-
-
-class HostArena:
-    """The work memory that all programs share, as large as the largest of them needs."""
-
-    def __init__(self) -> None:
-        self.address = 0
-        self.memory = aligned_empty((0,), np.uint8)
-
-    def reserve(self, nbytes: int) -> None:
-        """Grow to at least `nbytes`. Raises RunError if the system lacks memory."""
-        if self.address and nbytes <= self.memory.nbytes:
-            return
-        try:
-            self.memory = aligned_empty((nbytes,), np.uint8)
-        except MemoryError:
-            raise RunError(
-                f"out of memory: the work arena needs {nbytes} bytes; the state is unchanged"
-            ) from None
-        self.address = self.memory.ctypes.data
-
-
-ARENA = HostArena()
 
 
 def load(
@@ -65,9 +39,10 @@ def load(
     threads: int,
     graph: Graph | None = None,
     keys: Mapping[str, str] | None = None,
+    tiers: Tiers | None = None,
 ) -> CpuExecutable:
-    """Build the kernels of `plan`, or find them in the cache, and bind them to `state`. Raises
-    CompileError.
+    """Bind `plan` to `state` and to the functions of its kernels: compiled ones, built if they are
+    not in the cache, or prebuilt ones as far as `tiers` says. Raises CompileError.
 
     See `CpuExecutable`; `keys` is that of `build_kernels`.
     """
@@ -76,9 +51,8 @@ def load(
         if isinstance(step, Launch):
             wheres.setdefault(step.kernel, step.where)
     begin_player()
-    return CpuExecutable(
-        plan, state, threads, build_kernels(plan.kernels, wheres, keys=keys), graph
-    )
+    kernels = KernelFunctions(plan, tiers or Tiers(), graph, keys, wheres, threads)
+    return CpuExecutable(plan, state, threads, kernels.functions, graph, kernels)
 
 
 class CpuExecutable:
@@ -87,9 +61,10 @@ class CpuExecutable:
     `state` maps the plan's state values to their buffers, `functions` its kernels to their
     addresses, both by name. `threads` is the number of workers, the caller included; results do not
     depend on it. `graph` is the planned graph, which gives `run_checked` the types of values in the
-    arena. An executable may be called from several threads: calls of all programs run one after
-    another, since they share the arena, the workers and perhaps state. A call from within a call
-    raises RunError.
+    arena. `kernels` are the kernels of which some begin as prebuilt functions, if any do. An
+    executable may be called from several threads: calls of all programs run one after another,
+    since they share the arena, the workers and perhaps state. A call from within a call raises
+    RunError.
     """
 
     def __init__(
@@ -99,13 +74,16 @@ class CpuExecutable:
         threads: int,
         functions: Mapping[str, int],
         graph: Graph | None = None,
+        kernels: KernelFunctions | None = None,
     ) -> None:
         self.plan = plan
         self.steps = all_steps(plan.steps)
         self.threads = threads
-        self.functions = functions
+        self.functions = dict(functions)
+        self._kernels = kernels
+        self._finished: list[tuple[str, int]] = kernels.finished if kernels else []
         self._graph = graph
-        self._places = _HostAddresses(plan, [state[b.value.name] for b in plan.state])
+        self._places = HostAddresses(plan, [state[b.value.name] for b in plan.state])
         self._state = self._places.buffers
         self._packed = [b for b in self._state if isinstance(b, PackedBuffer)]
         self._updated = [self._state[i] for i in sorted(self._places.updated_state(plan))]
@@ -117,6 +95,22 @@ class CpuExecutable:
         self._memory = (ctypes.c_uint64 * (IO + len(plan.inputs) + len(plan.outputs)))()
         self._bases = ctypes.addressof(self._memory)
         self._io = ctypes.addressof(self._memory) + IO * ctypes.sizeof(ctypes.c_uint64)
+
+    @property
+    def ready(self) -> bool:
+        """Whether no kernel is still to be compiled."""
+        return self._kernels is None or self._kernels.ready
+
+    @property
+    def first(self) -> FirstTier:
+        """How its kernels began."""
+        return self._kernels.first if self._kernels else FirstTier()
+
+    def wait(self) -> None:
+        """Wait until all kernels are compiled, which then play from the next call on. Raises
+        CompileError if one is not."""
+        if self._kernels:
+            self._kernels.wait()
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """One call: returns the outputs as new arrays and updates the state in place.
@@ -155,12 +149,15 @@ class CpuExecutable:
         return dict(zip(names, self._state, strict=True))
 
     def profile(self, inputs: Sequence[Array], repeats: int = 20) -> list[Timing]:
-        """The times of each launch and copy, in the plan's order.
+        """The times of each launch and copy, in the plan's order, of compiled kernels.
 
         After one uncounted call, the launches of all streams run one after another, `repeats`
         times, each with all workers. The state is restored.
         """
-        player = self._load_player(in_order=True)
+        self.wait()
+        with HOST:
+            self._swap()
+            player = self._load_player(in_order=True)
         calls = [sums / 1000 for _, _, sums in self._times(player, inputs, repeats)[1:]]
         each = np.array(calls).reshape(repeats, len(player.tasks))
         found: dict[int, tuple[Array, int]] = {}
@@ -171,8 +168,9 @@ class CpuExecutable:
         return [timing(n, self._name(n), *found[n]) for n in sorted(found)]
 
     def calls(self, inputs: Sequence[Array], repeats: int = 20) -> list[float]:
-        """Microseconds of each of `repeats` calls as by `run`, after one uncounted call. The state
-        is restored."""
+        """Microseconds of each of `repeats` calls as by `run`, of compiled kernels, after one
+        uncounted call. The state is restored."""
+        self.wait()
         spent = []
         refuse_reentry(self.plan.name)
         with HOST:
@@ -192,7 +190,8 @@ class CpuExecutable:
     def timeline(self, inputs: Sequence[Array]) -> list[tuple[int, float, float]]:
         """(step number, start, end) of each launch's phases, each copy and each loop in one call,
         in microseconds from the first start, as the streams ran. Steps in a loop span from the
-        first iteration to the last. The state is restored."""
+        first iteration to the last. The kernels are compiled ones; the state is restored."""
+        self.wait()
         starts, stops, _ = self._times(self._player, inputs, 1)[-1] / 1000
         first = starts.min(initial=np.inf)
         return [
@@ -225,6 +224,7 @@ class CpuExecutable:
 
     def _load_player(self, in_order: bool) -> Player:
         arguments: dict[int, Sequence[RelativeAddress]] = {}
+        descriptions: dict[int, RelativeAddress] = {}
         for index, step in enumerate(self.steps):
             if isinstance(step, Launch):
                 kernel = self.plan.kernels[step.kernel]
@@ -232,17 +232,30 @@ class CpuExecutable:
                 arguments[index] = [
                     replace(a, offset=a.offset + kernel.offset(n)) for n, a in enumerate(found)
                 ]
+                if self._kernels and step.kernel in self._kernels.descriptions:
+                    described = self._kernels.descriptions[step.kernel]
+                    descriptions[index] = RelativeAddress(ABSOLUTE, described)
             elif isinstance(step, Copy):
                 places = step.source, step.target
                 arguments[index] = [self._places.address(a, step.stage) for a in places]
         tasks = resolve(self.plan, in_order)
-        return Player(self.plan, tasks, self.functions, arguments, self.threads)
+        return Player(self.plan, tasks, self.functions, arguments, self.threads, descriptions)
+
+    def _swap(self) -> None:
+        """Let the compiled kernels that are there by now play from here on. HOST is held."""
+        while self._finished:
+            name, address = self._finished.pop()
+            self.functions[name] = address
+            self._player.replace(name, address)
 
     def _bind(self, inputs: Sequence[Array]) -> list[Array]:
-        """New outputs for a call; sets the base addresses and brings the state to the host."""
+        """New outputs for a call; sets the base addresses, brings the state to the host, and lets
+        compiled kernels play that have become ready."""
+        if self._finished:
+            self._swap()
         outputs = self._fresh(inputs, self._outputs, self._io)
-        ARENA.reserve(self._peak)
-        self._memory[WORK] = ARENA.address
+        addresses.ARENA.reserve(self._peak)
+        self._memory[WORK] = addresses.ARENA.address
         for buffer in self._state:
             if buffer.current != "host":
                 buffer.refresh_host()
@@ -313,71 +326,6 @@ class CpuExecutable:
                 elements(self._places.array(place.at(iterations), type, io), type)
             ):
                 raise written_nan(step, place.value, type, iterations, reads)
-
-
-class _HostAddresses:
-    """Where a plan's bytes are: state in its buffers, work and io relative to bases."""
-
-    def __init__(self, plan: Plan, buffers: list[StateBuffer]) -> None:
-        self.buffers = buffers
-        self._state = _Segment(plan.state)
-        self._io = _Segment((*plan.inputs, *plan.outputs))
-
-    def address(self, place: Range, stage: int = 0) -> RelativeAddress:
-        """The address of the first byte in the first iteration. A range of a later `stage` of a
-        wavefront may not exist before that iteration; it is then looked up at the place it has
-        there."""
-        if place.segment == "work":
-            return RelativeAddress(WORK, place.start, place.moves)
-        later = place.moves[-1].at(stage) if place.moves else 0
-        place = replace(place, start=place.start + later, stop=place.stop + later)
-        if place.segment == "state":
-            index, offset = self._state.find(place)
-            start = self.buffers[index].array.ctypes.data
-            return RelativeAddress(ABSOLUTE, start + offset - later, place.moves)
-        index, offset = self._io.find(place)
-        return RelativeAddress(IO + index, offset - later, place.moves)
-
-    def array(self, place: Range, type: Type, io: Sequence[Array]) -> Array:
-        """The elements at `place` as they are in memory; `io` are the call's arrays."""
-        if place.segment == "work":
-            memory = ARENA.memory[place.start : place.stop]
-        else:
-            state = place.segment == "state"
-            segment = self._state if state else self._io
-            index, offset = segment.find(place)
-            owner = self.buffers[index].array if state else io[index]
-            memory = owner.reshape(-1).view(np.uint8)[offset : offset + place.stop - place.start]
-        return memory.view(type.numpy_dtype)
-
-    def updated_state(self, plan: Plan) -> set[int]:
-        """The indices of the state that some step writes."""
-        updated = set()
-        for step in plan.steps:
-            if isinstance(step, Launch | Copy | Loop):
-                writes = (step.target,) if isinstance(step, Copy) else step.writes
-                updated |= {self._state.find(w)[0] for w in writes if w.segment == "state"}
-        return updated
-
-
-class _Segment:
-    """Finds the binding that contains a range."""
-
-    def __init__(self, bindings: Sequence[Binding]) -> None:
-        self._bindings = bindings
-        # Of those that start at one place, all but the last are empty.
-        self._order = sorted(range(len(bindings)), key=self._ends)
-        self._starts = [bindings[i].place.start for i in self._order]
-
-    def find(self, place: Range) -> tuple[int, int]:
-        """(index of the binding, bytes from its start)."""
-        at = bisect.bisect_right(self._starts, place.start) - 1
-        index = self._order[at]
-        return index, place.start - self._bindings[index].place.start
-
-    def _ends(self, index: int) -> tuple[int, int]:
-        place = self._bindings[index].place
-        return place.start, place.stop
 
 
 def types_in(plan: Plan, graph: Graph | None) -> dict[str, Type]:

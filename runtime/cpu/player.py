@@ -208,9 +208,10 @@ class Player:
     """Tasks in native form, run by `threads` workers, the caller included.
 
     `functions` are the kernels' addresses; `arguments` has the addresses of each step's arguments
-    (of a copy: source, target). Bases are the addresses that differ from call to call, in a C array
-    of uint64. A player's methods must not be entered by two threads at once, nor while another
-    player runs.
+    (of a copy: source, target), `descriptions` those of what prebuilt functions read of the kernel,
+    which lie in front of the step's arguments. Bases are the addresses that differ from call to
+    call, in a C array of uint64. A player's methods must not be entered by two threads at once, nor
+    while another player runs.
     """
 
     def __init__(
@@ -220,10 +221,11 @@ class Player:
         functions: Mapping[str, int],
         arguments: Mapping[int, Sequence[RelativeAddress]],
         threads: int,
+        descriptions: Mapping[int, RelativeAddress] | None = None,
     ) -> None:
         library = _library()
         steps = all_steps(plan.steps)
-        table, first = _argument_table(arguments)
+        table, first = _argument_table(arguments, descriptions or {})
         successors: list[list[int]] = [[] for _ in tasks]
         for index, task in enumerate(tasks):
             for predecessor in task.predecessors:
@@ -231,12 +233,14 @@ class Player:
         edges = np.array([s for group in successors for s in group], np.int32)
         numbers = {index: n for n, index in enumerate(_loops(tasks))}
         specs = np.zeros(len(tasks), TASK)
+        self._tasks_of: dict[str, list[int]] = {}
         edge = 0
         for index, task in enumerate(tasks):
             step = steps[task.step]
             function, size = 0, 0
             if isinstance(step, Launch):
                 function = functions[step.kernel]
+                self._tasks_of.setdefault(step.kernel, []).append(index)
             elif isinstance(step, Copy):
                 size = _size(step.source)
             counts = (len(task.predecessors), edge, len(successors[index]))
@@ -252,6 +256,7 @@ class Player:
         self._play = find_caller().play
         self._play_in_order = library.graphc_play_in_order
         self._play_timed = library.graphc_play_timed
+        self._replace = library.graphc_replace
         # fmt: off
         self._program = library.graphc_load(
             specs.ctypes.data, len(specs), edges.ctypes.data, len(edges),
@@ -267,6 +272,11 @@ class Player:
         """Run all tasks, concurrently where the edges allow it; `bases` is the address of the
         bases."""
         self._play(self._program, bases)
+
+    def replace(self, kernel: str, function: int) -> None:
+        """Let the function at this address play a kernel from the next call on."""
+        for task in self._tasks_of.get(kernel, ()):
+            self._replace(self._program, task, function)
 
     def play_in_order(
         self, bases: int, first: int, last: int, iterations: Mapping[int, int] | None = None
@@ -304,11 +314,15 @@ def _size(place: Range) -> int:
 
 def _argument_table(
     arguments: Mapping[int, Sequence[RelativeAddress]],
+    descriptions: Mapping[int, RelativeAddress],
 ) -> tuple[np.ndarray[Any, np.dtype[Any]], dict[int, int]]:
-    """All arguments in one array, and the index of each step's first."""
+    """All arguments in one array, with the kernel's description in front of a step's where there is
+    one, and the index of each step's first."""
     rows: list[tuple[int, int]] = []
     first = {}
     for step, addresses in arguments.items():
+        if step in descriptions:
+            rows.append((descriptions[step].base, descriptions[step].offset))
         first[step] = len(rows)
         rows += [(a.base, a.offset) for a in addresses]
     return np.array(rows, ARGUMENT), first
@@ -351,6 +365,7 @@ def _library() -> ctypes.CDLL:
     signatures: dict[str, tuple[Any, ...]] = {
         "graphc_load": (*(pointer, number) * 5, number, number, number),
         "graphc_free": (pointer,),
+        "graphc_replace": (pointer, number, pointer),
         "graphc_play": (pointer, pointer),
         "graphc_play_in_order": (pointer, pointer, number, number, pointer),
         "graphc_play_timed": (pointer, pointer, pointer),

@@ -89,17 +89,22 @@ class Choice:
         return [f"streams: auto chose {self.streams}: {self.reason}", *figures]
 
 
+_LATER = Choice(1, "the times of prebuilt kernels say nothing; it measures when all are compiled")
+
+
 def choose_plan(
     plan_for: PlanFor,
     load: Load,
     machine: str | None,
     limit: int | None = None,
     clock: Callable[[], float] = time.perf_counter,
+    measures: bool = True,
 ) -> Plan:
     """The plan of one, two or four streams that is fastest on this machine.
 
     `machine` names the machine for the cache; None where nothing can be measured. `limit` is the
-    most bytes of work memory.
+    most bytes of work memory. Unless it `measures`, as some kernels are not compiled yet, the plan
+    is that of one stream where no choice was made before.
     """
     one = plan_for(1, {})
     if not _may_gain(one.estimate.least, one.estimate.serial):
@@ -111,12 +116,19 @@ def choose_plan(
     else:
         key = _key(one, machine, limit)
         remembered = cache.recall_choice(key)
-        if remembered is None:
+        if remembered is None and not measures:
+            remembered = asdict(_LATER)
+        elif remembered is None:
             remembered = asdict(_Trial(one, plan_for, load, limit, clock).choice())
             cache.remember_choice(key, remembered)
         choice = Choice(**remembered)
     plan = one if choice.streams == 1 else plan_for(choice.streams, choice.measured)
     return replace(plan, notes=(*plan.notes, *choice.notes))
+
+
+def is_unmeasured(plan: Plan) -> bool:
+    """Whether the number of the plan's streams is still to be measured."""
+    return _LATER.notes[0] in plan.notes
 
 
 def cpu_name(threads: int) -> str:

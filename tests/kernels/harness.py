@@ -140,6 +140,8 @@ class Built:
     node: Node
     kernel: Kernel
     function: Callable[..., None]
+    description: bytes = b""
+    """What a prebuilt function reads in front of its arguments."""
 
     def run(self, inputs: Sequence[Array], seed: int = 0, inplace: bool = False) -> list[Array]:
         """The outputs, row-major. With `inplace` outputs lie in the memory of inputs, where the
@@ -154,9 +156,11 @@ class Built:
                 made[target] = given[source]
         workspace = Buffer(np.full(self.kernel.workspace, 0xAA, np.uint8))
         buffers = [*given, *made, workspace]
-        arguments = (ctypes.c_void_p * len(buffers))(
-            *(b.address + self.kernel.offset(n) for n, b in enumerate(buffers))
+        description = Buffer(np.frombuffer(self.description, np.uint8))
+        table = (ctypes.c_void_p * (1 + len(buffers)))(
+            description.address, *(b.address + self.kernel.offset(n) for n, b in enumerate(buffers))
         )
+        arguments = ctypes.c_void_p(ctypes.addressof(table) + ctypes.sizeof(ctypes.c_void_p))
         for phase, chunks in enumerate(self.kernel.phases):
             written = np.zeros(self.kernel.workspace, bool)
             for chunk in random.permutation(chunks):

@@ -16,6 +16,7 @@ from tests.tools import need_command
 def own_cache(tmp_path: Path, clean_environment: pytest.MonkeyPatch) -> None:
     """An empty cache folder, and a compiler that writes a line per call into `calls`."""
     clean_environment.setenv("GRAPHC_CACHE_DIR", str(tmp_path / "cache"))
+    clean_environment.setenv("GRAPHC_TIER", "1")
     need_command("g++", "clang++")
     calling(tmp_path, clean_environment, f'exec {shutil.which("g++") or "clang++"} "$@"')
 

@@ -15,7 +15,7 @@ from graphc.base.errors import RunError
 from graphc.ir import Graph, Type, Value, Where
 from graphc.ir.state import StateBuffer, wrote
 from graphc.ops.fused import Fused, KernelNode
-from graphc.runtime.cpu import executable as cpu
+from graphc.runtime.cpu import addresses
 from graphc.runtime.cpu.executable import load
 from graphc.runtime.plan.plan import Copy, Plan, Range, Record, Wait
 from tests.runtime.handmade import binding, kernel, launch, plan
@@ -57,7 +57,7 @@ def test_outputs_are_fresh_arrays():
     (second,) = executable.run([x + 1])
     np.testing.assert_array_equal(first, 2 * x)
     np.testing.assert_array_equal(second, 2 * x + 2)
-    assert not np.shares_memory(first, cpu.ARENA.memory)
+    assert not np.shares_memory(first, addresses.ARENA.memory)
 
 
 def test_inputs_are_read_where_they_lie():
@@ -116,7 +116,7 @@ def test_an_empty_value_does_not_hide_its_neighbour():
 
 
 def test_the_arena_grows_to_the_largest_program(monkeypatch):
-    monkeypatch.setattr(cpu, "ARENA", cpu.HostArena())
+    monkeypatch.setattr(addresses, "ARENA", addresses.HostArena())
     x, y = binding("io", "x", 0, VECTOR), binding("io", "y", N * 4, VECTOR)
     executables = []
     for start in (0, 1 << 20):
@@ -126,12 +126,12 @@ def test_the_arena_grows_to_the_largest_program(monkeypatch):
     array = np.arange(N, dtype=np.float32)
     for executable in [*executables, *executables]:
         np.testing.assert_array_equal(executable.run([array])[0], 4 * array)
-        assert cpu.ARENA.address % 64 == 0
-    assert cpu.ARENA.memory.nbytes == (1 << 20) + N * 4
+        assert addresses.ARENA.address % 64 == 0
+    assert addresses.ARENA.memory.nbytes == (1 << 20) + N * 4
 
 
 def test_an_arena_too_large_for_the_machine_is_an_error(monkeypatch):
-    monkeypatch.setattr(cpu, "ARENA", cpu.HostArena())
+    monkeypatch.setattr(addresses, "ARENA", addresses.HostArena())
     place = Range("work", 1 << 60, (1 << 60) + N * 4)
     x, y = binding("io", "x", 0, VECTOR), binding("io", "y", N * 4, VECTOR)
     steps = [launch(SCALE, [x.place], [place]), launch(SCALE, [place], [y.place])]

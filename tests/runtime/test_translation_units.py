@@ -290,7 +290,7 @@ def test_a_training_step_of_a_cnn_is_few_kernels_in_few_units(monkeypatch):
     )
     monkeypatch.setattr(translation_units, "usable_cores", lambda: 2)
     wanted = [
-        translation_units._PendingKernel(kernel, "", kernel.canonical)
+        translation_units.PendingKernel(kernel, "", kernel.canonical)
         for kernel in {k.canonical: k for k in program.plan.kernels.values()}.values()
     ]
     assert len(wanted) <= 22

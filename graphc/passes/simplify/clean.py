@@ -38,12 +38,14 @@ def clean(graph: Graph, target: Target) -> Graph:
 
 
 def _until_stable(name: str, graph: Graph, differentiates: bool) -> Graph:
+    before = measure(graph)
     while True:
         cleaned = prune_scans(drop_dead(_sweep(name, graph, differentiates)))
         if cleaned == graph:
             return graph
-        must_fall(name, "a sweep", measure(graph), measure(cleaned), graph.nodes[-1])
-        graph = cleaned
+        after = measure(cleaned)
+        must_fall(name, "a sweep", before, after, graph.nodes[-1])
+        graph, before = cleaned, after
 
 
 def _sweep(name: str, graph: Graph, differentiates: bool) -> Graph:

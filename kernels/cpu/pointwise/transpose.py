@@ -7,6 +7,7 @@ one conversion.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from graphc.base.target import Target
 from graphc.ir import Node, Type
@@ -21,29 +22,47 @@ RUN = 1024
 
 def lower_relayout(node: Node, target: Target) -> Kernel:
     """The kernel of a `relayout` node, named after its output; `inplace` is empty."""
-    (source,), result = (v.type for v in node.inputs), node.output.type
-    laned = result if result.layout.axis is not None else source
-    plain = source if laned is result else result
-    axis = laned.layout.axis
-    known = axis is not None and laned.layout.width == target.lanes
-    assert known and plain.layout.axis is None, f"relayout of {source} to {result}"
+    cut = Conversion.of(node)
+    assert cut.laned.layout.width == target.lanes, f"relayout of {cut.laned}"
     name = identifier(node.output.name)
-    matrix = _matrix(laned)
-    tiles = matrix[0] * -(-matrix[1] // target.lanes) * -(-matrix[2] // RUN)
-    moved = source.nbytes + result.nbytes
-    chunks = chunk_count(moved / 20, tiles)
-    return Kernel(
-        name,
-        "transpose",
-        _text(node, name, laned is result, laned, tiles, chunks),
-        phases=(chunks,),
-        bytes=moved,
-    )
+    moved = node.inputs[0].type.nbytes + node.output.type.nbytes
+    chunks = chunk_count(moved / 20, cut.tiles)
+    return Kernel(name, "transpose", _text(node, name, cut, chunks), phases=(chunks,), bytes=moved)
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What a relayout converts."""
+
+    laned: Type
+    """The type of the value in lanes."""
+    to_lanes: bool
+    """Whether that is the output."""
+
+    @classmethod
+    def of(cls, node: Node) -> Conversion:
+        """That of a relayout node."""
+        source, result = node.inputs[0].type, node.output.type
+        to_lanes = result.layout.axis is not None
+        laned, plain = (result, source) if to_lanes else (source, result)
+        known = laned.layout.axis is not None and plain.layout.axis is None
+        assert known, f"relayout of {source} to {result}"
+        return cls(laned, to_lanes)
+
+    @property
+    def matrix(self) -> tuple[int, int, int]:
+        """Repeats, rows and columns: the extents before the axis in lanes, along it and after it.
+        Repeats with full blocks of lanes count as rows."""
+        return _matrix(self.laned)
+
+    @property
+    def tiles(self) -> int:
+        """Blocks of rows by runs of columns, in all repeats."""
+        repeats, rows, columns = self.matrix
+        return repeats * -(-rows // self.laned.layout.width) * -(-columns // RUN)
 
 
 def _matrix(laned: Type) -> tuple[int, int, int]:
-    """Repeats, rows and columns: the extents before the axis in lanes, along it and after it.
-    Repeats with full blocks of lanes count as rows."""
     axis = laned.layout.axis
     assert axis is not None
     repeats, rows = math.prod(laned.shape[:axis]), laned.shape[axis]
@@ -51,20 +70,21 @@ def _matrix(laned: Type) -> tuple[int, int, int]:
     return (repeats, rows, columns) if rows % laned.layout.width else (1, repeats * rows, columns)
 
 
-def _text(node: Node, name: str, to_lanes: bool, laned: Type, tiles: int, chunks: int) -> str:
+def _text(node: Node, name: str, cut: Conversion, chunks: int) -> str:
+    laned, tiles = cut.laned, cut.tiles
     comment = f"// {name}: relayout {node.inputs[0].type} to {node.output.type}  {node.where}"
     lines = [comment.rstrip(), '#include "cpu/shared/transpose.h"', "using namespace graphc;"]
     if not tiles:
         return "\n".join([*lines, f'extern "C" void {name}(void* const*, int, int) {{}}', ""])
-    repeats, rows, columns = _matrix(laned)
+    repeats, rows, columns = cut.matrix
     # A mask of four bytes would not fit: booleans move as the bytes that they are.
     kind = "uint8_t" if laned.dtype == "bool" else C_TYPES[laned.dtype]
-    settings = f"{str(to_lanes).lower()}, {repeats}, {rows}, {columns}, {RUN}"
-    cut = f"chunk * {tiles}L / {chunks}, (chunk + 1) * {tiles}L / {chunks}"
+    settings = f"{str(cut.to_lanes).lower()}, {repeats}, {rows}, {columns}, {RUN}"
+    part = f"chunk * {tiles}L / {chunks}, (chunk + 1) * {tiles}L / {chunks}"
     lines += [
         f'extern "C" void {name}(void* const* arguments, int, int chunk) {{',
         f"  relayout<{settings}>((const {kind}*)arguments[0], ({kind}*)arguments[1],",
-        f"    {cut});",
+        f"    {part});",
         "}",
         "",
     ]

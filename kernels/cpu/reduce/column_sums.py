@@ -31,11 +31,15 @@ class Columns:
         self._offsets, self.nbytes = dict[Reduce, int](), 0
         for column in rows.columns:
             self._offsets[column] = self.nbytes
-            size = rows.cache_elements * self._output(column).type.numpy_dtype.itemsize
+            size = rows.cache_elements * self.output(column).type.numpy_dtype.itemsize
             self.nbytes += self.groups * size
         self._registers = rows.cache_elements // rows.domain.width
         nanoseconds = (self.order.parts + 1.0) * len(rows.columns) * self._registers
         self._shares = chunk_count(nanoseconds, self._registers) if rows.columns else 0
+
+    def offset(self, column: Reduce) -> int:
+        """Bytes of a part's sums before those of a column."""
+        return self._offsets[column]
 
     @property
     def phases(self) -> tuple[int, ...]:
@@ -89,7 +93,7 @@ class Columns:
         return [
             f"add_columns<{self._kind(c)}, {self.order.parts}, {self.nbytes}, {extent}, "
             f"{str(self.across).lower()}, {sets}>({self._memory} + {offset}, "
-            f"({self._kind(c)}*)arguments[{order[self._output(c)]}], {shares});"
+            f"({self._kind(c)}*)arguments[{order[self.output(c)]}], {shares});"
             for c, offset in self._offsets.items()
         ]
 
@@ -100,8 +104,9 @@ class Columns:
     def _name(self, column: Reduce) -> str:
         return f"column{list(self._offsets).index(column)}"
 
-    def _output(self, column: Reduce) -> Value:
+    def output(self, column: Reduce) -> Value:
+        """The output that a column sum is."""
         return self._outputs[column.pointers[0]]
 
     def _kind(self, column: Reduce) -> str:
-        return C_TYPES[self._output(column).type.dtype]
+        return C_TYPES[self.output(column).type.dtype]

@@ -45,6 +45,11 @@ void graphc_free(Program* program) {
   delete program;
 }
 
+// Let another function play a task from now on. Only between calls.
+void graphc_replace(Program* program, int task, graphc::Function function) {
+  program->replace(task, function);
+}
+
 void graphc_play(Program* program, const uint64_t* bases) {
   program->bind(bases);
   pool->play(*program);

@@ -41,7 +41,8 @@ constexpr int64_t copy_chunk = 1 << 18;  // bytes of a copy that one chunk moves
 struct TaskSpec {
   Function function;       // null for a copy from argument 0 to argument 1
   int64_t bytes;           // of a copy
-  int32_t first_argument;  // index in the table of arguments
+  int32_t first_argument;  // index in the table of arguments; one before it may be what a prebuilt
+                           // function reads of its kernel
   int32_t phase;
   int32_t chunks;           // at least 1
   int32_t slot;             // the stream
@@ -138,6 +139,9 @@ class Program {
   bool finished() const { return unfinished_sinks_.load(std::memory_order_acquire) == 0; }
   const Task& task(int index) const { return tasks_[index]; }
   int task_count() const { return task_count_; }
+
+  // Let a task, which is no copy, be played by another function. Only between calls.
+  void replace(int task, Function function) { tasks_[task].spec.function = function; }
 
   // Let the arguments be what `bases` says. Only between calls.
   void bind(const uint64_t* bases) {
