@@ -13,7 +13,7 @@ import graphc
 from graphc import functions as F
 from graphc.base.dtypes import convert
 from graphc.base.target import Target
-from graphc.ir import DTYPES, ROW_MAJOR, Graph, Layout, Node, Type
+from graphc.ir import DTYPES, ROW_MAJOR, Graph, Layout, Node, Type, Value
 from graphc.kernels.cpu.contract import contract
 from graphc.kernels.loops.sum_orders import order_sums
 from graphc.kernels.program.kernel import Kernel
@@ -100,7 +100,14 @@ def test_other_floats_have_the_bits_of_the_reference(dtype: str, count: int) -> 
 def _converts_operands(node: Node) -> bool:
     producers = node.op.body.producers
     product = next(n for n in node.op.body.nodes if n.op.contracts)
-    return any(v in producers and isinstance(producers[v].op, Cast) for v in product.inputs)
+
+    def converted(value: Value) -> bool:
+        node = producers.get(value)
+        if node is None:
+            return False
+        return isinstance(node.op, Cast) or (node.op.moves and converted(node.inputs[0]))
+
+    return any(map(converted, product.inputs))
 
 
 @pytest.mark.parametrize("order", ["n/16,p,q,n%16", "3*n/16,p,q,n%16"])

@@ -9,7 +9,7 @@ from typing import Any
 import graphc
 from graphc import nn, optim
 from graphc.ir import Graph
-from graphc.program import compiler
+from graphc.program import making
 from graphc.runtime.reference import ReferenceExecutable
 
 Stages = dict[str, Graph]
@@ -78,8 +78,8 @@ def stages_of(name: str, rule: Any = None) -> Stages:
 @contextmanager
 def without_kernels() -> Iterator[None]:
     """Programs end with their graphs, which NumPy plays."""
-    load = compiler.load
-    compiler.load = lambda graph, device, target, state, *rest: (
+    load = making.load
+    making.load = lambda graph, device, target, state, *rest: (
         ReferenceExecutable(graph, state),
         None,
         None,
@@ -87,4 +87,4 @@ def without_kernels() -> Iterator[None]:
     try:
         yield
     finally:
-        compiler.load = load
+        making.load = load

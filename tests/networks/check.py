@@ -16,7 +16,8 @@ from benchmarks.differences import Results
 from graphc import optim
 from graphc.kernels.cuda.reduce import reduce, stage_text
 from graphc.passes.pipeline import OPTIONAL
-from graphc.program import compiler
+from graphc.program import making
+from graphc.program.loading import make_plan_of
 from graphc.runtime.reference import ReferenceExecutable
 from tests.networks.kinds.heads import Array
 from tests.networks.network import Network
@@ -129,20 +130,20 @@ def _heads(network: Network, values: Any) -> dict[str, Any]:
 def _planned() -> Iterator[None]:
     """Programs are planned for their device and played in NumPy; what the passes made of them is
     compared with their traces."""
-    load, check = compiler.load, os.environ.get("GRAPHC_CHECK", "")
+    load, check = making.load, os.environ.get("GRAPHC_CHECK", "")
 
     def plan(
         graph: Any, device: Any, target: Any, state: Any, settings: Any, notes: Any, key: Any
     ) -> Any:
-        compiler.make_plan_of(graph, target, 3, notes)
-        planned = compiler.make_plan_of(graph, target, 1, notes)
+        make_plan_of(graph, target, 3, notes)
+        planned = make_plan_of(graph, target, 1, notes)
         return ReferenceExecutable(graph, state), planned, None
 
-    compiler.load, os.environ["GRAPHC_CHECK"] = plan, "meaning"
+    making.load, os.environ["GRAPHC_CHECK"] = plan, "meaning"
     try:
         yield
     finally:
-        compiler.load, os.environ["GRAPHC_CHECK"] = load, check
+        making.load, os.environ["GRAPHC_CHECK"] = load, check
 
 
 @contextmanager

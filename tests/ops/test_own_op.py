@@ -24,7 +24,8 @@ def own_op() -> Iterator[Callable[..., Any]]:
 
     def make(family: type[Op] = Pointwise, **members: Any) -> Any:
         members = {"name": "cube", "meaning": lambda x: x**3, **members}
-        return type("Cube", (family,), members)()
+        settings = {name: members.pop(name) for name in ("axes", "keepdims") if name in members}
+        return type("Cube", (family,), members)(**settings)
 
     yield make
     REGISTRY.pop("cube", None)
