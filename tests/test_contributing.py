@@ -20,7 +20,10 @@ PARTS_OF_DEVICES = (
     "runtime/cuda/",
     "runtime/sim/",
 )
-PARTS_OF_THE_CPU = ("runtime/compilers/shared_objects.py", "runtime/compilers/translation_units.py")
+PARTS_OF_THE_CPU = tuple(
+    f"runtime/compilers/{name}.py"
+    for name in ("background_builds", "prebuilt_library", "shared_objects", "translation_units")
+)
 """The compiler's side of it, which the simulator uses too."""
 TORCHS = re.compile(r"graphc/(nn|functions|torch)/")
 """Names of PyTorch's that are taken for ours."""
