@@ -61,8 +61,8 @@ def test_a_program_is_not_pickled() -> None:
         with pytest.raises(graphc.GraphError) as caught:
             copied(program)
         assert str(caught.value) == (
-            "Linear: a program cannot be pickled or copied: keep its model with "
-            "graphc.save_weights or its state_dict(), and compile again"
+            "Linear: a program cannot be pickled or copied: program.save writes it to a file, "
+            "which graphc.load reads"
         )
 
 
