@@ -198,7 +198,8 @@ def test_a_compile_error_names_kernel_line_file_command_and_error(tmp_path):
     (file,) = (tmp_path / "cache" / "cpu").glob("bad-*.cpp")
     first, command = str(caught.value).split("\n")
     compiler = os.environ["CXX"]
-    flags = [*FLAGS, f"-DGRAPHC_LANES={cpu_target().lanes}", f"-I{KERNEL_HEADERS}"]
+    flags = [*FLAGS, "-fno-wrapv"]
+    flags += [f"-DGRAPHC_LANES={cpu_target().lanes}", f"-I{KERNEL_HEADERS}"]
     assert command == "command: " + shlex.join([compiler, *flags, str(file), "-o", "/dev/null"])
     start = f"kernel bad (conv1 lenet.py:14) does not compile: {file}:1:"
     assert first.startswith(start) and "missing" in first and "error: " in first
@@ -229,7 +230,8 @@ def test_a_compiler_that_fails_silently(tmp_path, monkeypatch):
     with pytest.raises(CompileError) as caught:
         build_kernels({"answer": ANSWER})
     (file,) = (tmp_path / "cache" / "cpu").glob("answer-*.cpp")
-    flags = [*FLAGS, f"-DGRAPHC_LANES={cpu_target().lanes}", f"-I{KERNEL_HEADERS}"]
+    flags = [*FLAGS, "-fno-wrapv"]
+    flags += [f"-DGRAPHC_LANES={cpu_target().lanes}", f"-I{KERNEL_HEADERS}"]
     command = [str(script), *flags, str(file), "-o", "/dev/null"]
     assert str(caught.value) == (
         "kernel answer does not compile: the compiler ended with status 3\n"
@@ -294,7 +296,24 @@ def test_a_training_step_of_a_cnn_is_few_kernels_in_few_units(monkeypatch):
         for kernel in {k.canonical: k for k in program.plan.kernels.values()}.values()
     ]
     assert len(wanted) <= 22
-    assert [len(unit) > 3 for unit in translation_units._units(wanted)] == [True, True]
+    assert [len(unit) > 3 for unit in translation_units._units(wanted)] == [True, True, True]
+
+
+def test_kernels_whose_integers_wrap_around_are_built_by_themselves(monkeypatch):
+    """The product of 65,536 by itself is 0, whatever stands beside it."""
+    commands = []
+
+    def recorded(command, *rest):
+        commands.append(command)
+        return run(command, *rest)
+
+    monkeypatch.setattr(translation_units, "run", recorded)
+    square = "int32_t x = 65536 + !arguments[0]; *(int*)arguments[0] = x * x;"
+    squares = kernel("squares", square, top="#include <cstdint>\n")
+    assert results({**many(5), "squares": squares})["squares"] == 0
+    built = [("-fno-wrapv" in c, "-fwrapv" in c) for c in commands if "-shared" in c]
+    assert (False, True) in built
+    assert (True, True) in built
 
 
 def test_kernels_of_a_unit_share_what_turns_blocks(tmp_path):
