@@ -54,8 +54,8 @@ FLAGS = (
 )
 """Compiler flags. Never -ffast-math: it breaks NaN and turns on flush-to-zero in the whole process.
 Products and sums are fused only where the text says fma: the graph decides what is rounded.
-Integers wrap around, so no compiler may take `x * x % x` for 0; kernels without signed ones are built
-with -fno-wrapv (translation_units.py)."""
+Integers wrap around, so no compiler may take `x * x % x` for 0; kernels without signed ones are
+built with -fno-wrapv (translation_units.py)."""
 
 _PACKAGE = Path(__file__).parent.parent.parent
 KERNEL_HEADERS = _PACKAGE / "kernels"
