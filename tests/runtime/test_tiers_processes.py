@@ -129,14 +129,16 @@ def killed_while_building(
     chance = random.Random(times)
     for _ in range(times):
         process = child(stocked, then="begun.wait()")
-        assert first_line(process).startswith("True")
+        first = first_line(process)
+        assert first.split()[0] in ("True", "False")
         time.sleep(chance.random() * 2)
         process.kill()
         process.communicate()
         for path in folder(tmp_path).glob("*.so"):
             body, keys = cache.unsealed(path.read_bytes())
             assert body and path.stem[-32:] in keys
-        if chance.random() < 0.2:
+        # Where an earlier one has finished them all, the next begins anew.
+        if chance.random() < 0.2 or first.startswith("False"):
             stand_ins.forget()
     begun, arguments = program("mlp")
     assert steps(begun, arguments, STEPS) == expected
