@@ -22,7 +22,7 @@ from graphc.ir.state import StateBuffer, overwrite, snapshot
 from graphc.nn.buffer import Buffer, as_read
 from graphc.nn.missing import device_hint, missing_method
 from graphc.nn.parameter import Parameter, changes
-from graphc.nn.state_arrays import as_array, can_assign, mapping_of, type_text
+from graphc.nn.state_arrays import fitting
 from graphc.nn.summary import Summary, summary_of
 from graphc.trace import Builder, current_builder, innermost_builder
 
@@ -268,19 +268,8 @@ class Module:
             >>> copy.load_state_dict(model.state_dict())
         """
         own = dict(_saved(self))
-        state = mapping_of("load_state_dict", state)
-        arrays = {name: as_array(name, state[name]) for name in own if name in state}
-        problems: list[str] = []
-        if strict:
-            problems += [
-                f"missing {name} : {p.type}" for name, p in own.items() if name not in state
-            ]
-            problems += [f"unexpected {name}" for name in state if name not in own]
-        for name, array in arrays.items():
-            if not can_assign(array, own[name].type):
-                problems.append(f"{name}: expected {own[name].type}, got {type_text(array)}")
-        if problems:
-            raise GraphError("\n  ".join([f"load_state_dict: {type(self).__name__}", *problems]))
+        types = {name: parameter.type for name, parameter in own.items()}
+        arrays = fitting(type(self).__name__, state, types, strict)
         overwrite({name: own[name].state for name in arrays}, arrays)
 
     def own_parameters(self) -> Iterator[tuple[str, Parameter]]:

@@ -46,6 +46,28 @@ def can_assign(array: Array, expected: Type) -> bool:
     return array.shape == expected.shape and can_hold(expected.numpy_dtype, array.dtype)
 
 
+def fitting(
+    owner: str, state: Any, expected: Mapping[str, Type], strict: bool = True
+) -> dict[str, Array]:
+    """Return the arrays of a state dict that has those of `owner`, which are `expected`.
+
+    Without `strict`, names may be missing or unexpected. Raises GraphError, which lists all that
+    does not fit.
+    """
+    state = mapping_of("load_state_dict", state)
+    arrays = {name: as_array(name, state[name]) for name in expected if name in state}
+    problems: list[str] = []
+    if strict:
+        problems += [f"missing {n} : {type}" for n, type in expected.items() if n not in state]
+        problems += [f"unexpected {n}" for n in state if n not in expected]
+    for name, array in arrays.items():
+        if not can_assign(array, expected[name]):
+            problems.append(f"{name}: expected {expected[name]}, got {type_text(array)}")
+    if problems:
+        raise GraphError("\n  ".join([f"load_state_dict: {owner}", *problems]))
+    return arrays
+
+
 def type_text(array: Array) -> str:
     """Return dtype and shape as a type prints them."""
     try:

@@ -52,7 +52,12 @@ from graphc.ops.axes import (
 
 NUMBERS = (*INTEGERS, *FLOATS)
 ANY = tuple(DTYPES)
-COMBINES = ("sum", "prod", "max", "min")
+COMBINES: dict[str, Callable[[Array, Array], Array]] = {
+    "sum": np.add,
+    "prod": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+}
 """What kernels combine elements by."""
 ORDERED: dict[str, tuple[Callable[[Array, Array], Array], float]] = {
     "sum": (np.add, 0.0),

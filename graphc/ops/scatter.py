@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from graphc.ir import Type
 from graphc.ir.vocabulary import Gradients, Tensor, Tensors, Vocabulary
 from graphc.ops.axes import Axes, all_but, all_stacked
-from graphc.ops.base import ANY, NUMBERS, Array, Flags, Index, check_dtype
+from graphc.ops.base import ANY, COMBINES, NUMBERS, Array, Flags, Index, check_dtype
 from graphc.ops.constant import Iota
 from graphc.ops.indexing import PLACES, TakeAlongAxis
-
-_COMBINE: dict[str, Any] = {
-    "sum": np.add,
-    "prod": np.multiply,
-    "max": np.maximum,
-    "min": np.minimum,
-}
 
 
 @dataclass(frozen=True)
@@ -42,7 +35,7 @@ class Scatter(Index):
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         x, indices, source = inputs
-        assert self.combine == "replace" or self.combine in _COMBINE, self.combine
+        assert self.combine == "replace" or self.combine in COMBINES, self.combine
         check_dtype("scatter", indices.dtype, PLACES, inputs)
         check_dtype("scatter", x.dtype, ANY if self.combine == "replace" else NUMBERS, inputs)
         others = [[n for a, n in enumerate(t.shape) if a != self.axis] for t in inputs[:2]]
@@ -61,7 +54,7 @@ class Scatter(Index):
                 new = (
                     elements
                     if self.combine == "replace"
-                    else _COMBINE[self.combine](y[at], elements)
+                    else COMBINES[self.combine](y[at], elements)
                 )
                 y[at] = np.where(inside, new, y[at])
         return (np.ascontiguousarray(np.moveaxis(y, 0, self.axis)),)

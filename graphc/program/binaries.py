@@ -18,15 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from graphc.base import config
 from graphc.base.dtypes import Array
 from graphc.base.errors import BUGS, GraphError, PlanError, described
 from graphc.files.fields import Fields, pairs_of
 from graphc.files.safetensors import FormatError
 from graphc.ir import Graph, Layout
 from graphc.ir.state import PackedBuffer, StateBuffer
-from graphc.program.loading import target_for
-from graphc.program.making import Recipe, optimize
+from graphc.program.making import optimize
 from graphc.program.program import Program
 from graphc.program.saved_parts import Parts
 
@@ -126,13 +124,10 @@ def load(
     with tempfile.TemporaryDirectory(prefix="graphc-") as folder:
         adopt_player(_written(Path(folder, "player.so"), arrays, player))
         functions = _functions(Path(folder), keys, objects, arrays)
-        wanted = parts.settings
-        settings = config.read(wanted.streams, threads, wanted.device)
-        _, target = target_for(settings, wanted.precision)
-        whole = parts.whole
-        recipe = Recipe(parts.traced, lambda: whole, settings, wanted.precision, target)
+        _, recipe = parts.recipe(threads)
+        settings, target = recipe.settings, recipe.target
         executable = CpuExecutable(planned, state, settings.threads, functions)
-        stages: dict[str, Graph] = {"saved": whole.graph}
+        stages: dict[str, Graph] = {"saved": parts.whole.graph}
 
         def find_stages() -> dict[str, Graph]:
             optimize(recipe, stages)
@@ -205,6 +200,8 @@ def _functions(
     folder: Path, keys: Mapping[str, str], objects: Mapping[str, str], arrays: Mapping[str, Array]
 ) -> dict[str, int]:
     """The address of each kernel's function, by the kernel's name."""
+    from graphc.runtime.compilers.shared_objects import address_of
+
     libraries: dict[str, ctypes.CDLL] = {}
     for number, name in enumerate(dict.fromkeys(objects.values())):
         path = _written(folder / f"{number}.so", arrays, name)
@@ -214,7 +211,5 @@ def _functions(
             raise GraphError(f"the system refuses a binary: {problem}") from None
     functions = {}
     for kernel, key in keys.items():
-        address = ctypes.cast(libraries[objects[key]][f"kernel_{key}"], ctypes.c_void_p).value
-        assert address is not None
-        functions[kernel] = address
+        functions[kernel] = address_of(libraries[objects[key]], f"kernel_{key}")
     return functions

@@ -130,26 +130,23 @@ def _compiled(
     settings, update, target = options.settings, options.update, options.target
     stages: dict[str, Graph] = {}
 
-    def hook(name: str, graph: Graph) -> None:
-        stages[name] = graph
-
     with collector_paused(), decisions() as notes:
         bounds = "bounds" in settings.check
         traced = trace_function(fn, args, options.training, options.seed, bounds, common)
         outputs = [t for _, t in tree.leaves(traced.outputs)]
         graph = traced.builder.graph([*outputs, *(s.tensor for s in traced.builder.shown)])
-        hook("trace", graph)
+        stages["trace"] = graph
         step = None if update is None else Update.of(traced, update, options.selection)
         before = [item for item in passes.BEFORE_GRADIENT if item[0] not in settings.disable]
 
         def differentiated() -> Differentiated:
             """The graph that the passes behind the gradient begin with."""
-            prepared = run_passes(graph, target, before, hook)
+            prepared = run_passes(graph, target, before, stages.__setitem__)
             if step is None:
                 return Differentiated(prepared, traced.builder.buffers)
             with stage("differentiate"):
                 whole = step.differentiate(prepared)
-            hook("differentiate", whole.graph)
+            stages["differentiate"] = whole.graph
             return whole
 
         recipe = Recipe(traced, differentiated, settings, options.precision, target)

@@ -108,16 +108,13 @@ def optimize(recipe: Recipe, stages: dict[str, Graph]) -> Graph:
     from graphc.passes import pipeline
     from graphc.passes.rewriting.runner import run_passes
 
-    def hook(name: str, graph: Graph) -> None:
-        stages[name] = graph
-
     settings = recipe.settings
     # A library computes a contraction, and nothing that its kernel would do besides.
     own = ["fuse_columns", "fuse_rows", "fuse_products"] if settings.libraries else []
     left_out = {*settings.disable, *own}
     after = [item for item in pipeline.after_gradient(recipe.precision) if item[0] not in left_out]
     after.append(("order_sums", through_bodies(order_sums)))
-    return run_passes(recipe.source().graph, recipe.target, after, hook)
+    return run_passes(recipe.source().graph, recipe.target, after, stages.__setitem__)
 
 
 def _bind(

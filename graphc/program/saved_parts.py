@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from graphc.base import config
 from graphc.base.dtypes import Array
 from graphc.base.errors import GraphError
 from graphc.files.fields import Fields, list_of, pairs_of
@@ -23,6 +24,8 @@ from graphc.optim.groups import Rate
 from graphc.optim.rates import LARGEST, RULE, SCHEDULE, rates_of
 from graphc.optim.restored import RestoredRule
 from graphc.program.debug_print import Shown
+from graphc.program.loading import target_for
+from graphc.program.making import Recipe
 from graphc.program.program import Program
 from graphc.program.saved_graph import check_graph, read_graph
 from graphc.program.saved_trees import read, written
@@ -88,6 +91,20 @@ class Parts:
     whole: Differentiated
     settings: Settings
     rule: RestoredRule | None
+
+    def recipe(self, threads: int | None) -> tuple[str, Recipe]:
+        """Return the device, and the recipe of the program with the saved settings."""
+        wanted, whole = self.settings, self.whole
+        settings = config.read(
+            wanted.streams,
+            threads,
+            wanted.device,
+            wanted.tune,
+            wanted.disable,
+            memory=wanted.memory,
+        )
+        device, target = target_for(settings, wanted.precision)
+        return device, Recipe(self.traced, lambda: whole, settings, wanted.precision, target)
 
 
 def document_of(program: Program) -> tuple[dict[str, Any], dict[str, StateBuffer], Graph]:

@@ -35,8 +35,7 @@ from graphc.files.sealed import unsealed, write_sealed
 from graphc.ir.state import contents
 from graphc.optim.groups import Rate
 from graphc.program import binaries as embedded
-from graphc.program.loading import target_for
-from graphc.program.making import Recipe, make
+from graphc.program.making import make
 from graphc.program.plan_cache import PlanCache
 from graphc.program.program import Program
 from graphc.program.saved_parts import (
@@ -155,19 +154,9 @@ def _reading(path: str | os.PathLike[str]) -> Iterator[None]:
 
 def _made(parts: Parts, threads: int | None) -> Program:
     """The program of the parts of a file, made anew or found in the cache of plans."""
-    wanted = parts.settings
-    settings = config.read(
-        wanted.streams,
-        threads,
-        wanted.device,
-        wanted.tune,
-        wanted.disable,
-        memory=wanted.memory,
-    )
-    device, target = target_for(settings, wanted.precision)
-    whole = parts.whole
-    recipe = Recipe(parts.traced, lambda: whole, settings, wanted.precision, target)
-    remembered = PlanCache(whole.graph, whole.buffers, None, target, settings, wanted.precision)
+    (device, recipe), whole = parts.recipe(threads), parts.whole
+    settings, target = recipe.settings, recipe.target
+    remembered = PlanCache(whole.graph, whole.buffers, None, target, settings, recipe.precision)
     stages = {"saved": whole.graph}
     return make(None, parts.rule, recipe, device, remembered, stages, ())
 

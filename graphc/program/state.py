@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from graphc.base.errors import GraphError
 from graphc.ir import Array, Type
 from graphc.ir.state import StateBuffer, overwrite, snapshot
-from graphc.nn.state_arrays import as_array, can_assign, mapping_of, type_text
+from graphc.nn.state_arrays import fitting
 from graphc.ops.constant import PLACED
 
 
@@ -47,16 +46,8 @@ class ProgramState:
                 message lists all.
         """
         own = self._buffers_for("load_state_dict")
-        state = mapping_of("load_state_dict", state)
-        arrays = {name: as_array(name, state[name]) for name in own if name in state}
-        problems = [f"missing {n} : {b.type}" for n, b in own.items() if n not in state]
-        problems += [f"unexpected {n}" for n in state if n not in own]
-        for name, array in arrays.items():
-            if not can_assign(array, own[name].type):
-                problems.append(f"{name}: expected {own[name].type}, got {type_text(array)}")
-        if problems:
-            raise GraphError("\n  ".join([f"load_state_dict: {self.name}", *problems]))
-        overwrite(own, arrays)
+        types = {name: buffer.type for name, buffer in own.items()}
+        overwrite(own, fitting(self.name, state, types))
 
     def state_dict(self) -> dict[str, Array]:
         """Return copies of all state of the program, as of the last finished call.

@@ -10,14 +10,7 @@ import numpy as np
 from graphc.base.multiply_add import fma
 from graphc.ir.ordered_sum import ordered_reduction
 from graphc.kernels.program.body.reduce import Reduce, ThreadOrder
-from graphc.ops.base import Array
-
-_JOINS: dict[str, Callable[[Array, Array], Array]] = {
-    "sum": np.add,
-    "prod": np.multiply,
-    "max": np.maximum,
-    "min": np.minimum,
-}
+from graphc.ops.base import COMBINES, Array
 
 
 def reduced_rows(reduce: Reduce, x: Array, extents: Sequence[int]) -> Array:
@@ -27,14 +20,14 @@ def reduced_rows(reduce: Reduce, x: Array, extents: Sequence[int]) -> Array:
     if isinstance(order, ThreadOrder):
         return _by_threads(order, reduce.combine, x, neutral)
     inside = [n if d in reduce.axes else 1 for d, n in enumerate(extents)]
-    whole, join = np.moveaxis(x.reshape(len(x), *inside), 0, -1), _JOINS[reduce.combine]
+    whole, join = np.moveaxis(x.reshape(len(x), *inside), 0, -1), COMBINES[reduce.combine]
     return ordered_reduction(order, whole, reduce.axes, join, neutral).reshape(len(x))
 
 
 def _by_threads(order: ThreadOrder, combine: str, x: Array, neutral: float) -> Array:
     """As reduce.cuh combines: threads, their trees, and parts."""
     (rows, length), threads = x.shape, order.threads
-    join = add = _JOINS.get(combine, _joined_deviations)
+    join = add = COMBINES.get(combine, _joined_deviations)
     fields = 1
     if combine == "deviations":
         add, fields = _deviating, 4

@@ -370,4 +370,5 @@ def _pass_up(node: Node, mapped: Mapped, known: dict[Value, Axes]) -> None:
 
 
 def _mapped(node: Node) -> Iterator[tuple[Value, Axes]]:
+    """Each input of a node with the axes of the output that its axes are."""
     yield from zip(node.inputs, node.op.axis_map(*(v.type for v in node.inputs))[0], strict=True)

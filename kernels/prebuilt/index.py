@@ -12,6 +12,8 @@ from graphc.kernels.cpu.shared.kernel_source import argument_order
 from graphc.kernels.loops.index_nest import IndexNest, index_nest
 from graphc.kernels.loops.language import At
 from graphc.kernels.prebuilt.description import Prebuilt
+from graphc.kernels.prebuilt.operations import NUMBERS
+from graphc.kernels.prebuilt.places import INDEX_KINDS
 from graphc.kernels.prebuilt.strips import AXES
 from graphc.kernels.program.body.statement import (
     Address,
@@ -22,12 +24,12 @@ from graphc.kernels.program.body.statement import (
     Store,
 )
 from graphc.kernels.program.kernel import Kernel
+from graphc.ops.base import COMBINES
 from graphc.ops.fused import KernelNode
 from graphc.ops.indexing import TakeGrad
 from graphc.ops.scatter import Scatter
 
-_DTYPES = ("f32", "f64", "u8", "i8", "i32", "i64")
-_COMBINES = ("sum", "prod", "max", "min", "replace")
+_COMBINES = (*COMBINES, "replace")
 
 
 def describe_index(node: Node, kernel: Kernel, target: Target) -> Prebuilt | None:
@@ -43,15 +45,14 @@ def describe_index(node: Node, kernel: Kernel, target: Target) -> Prebuilt | Non
     statements = part.program.statements
     loads = [s for s in statements if isinstance(s, Load)]
     plain = all(s.plain for s in loads) and _simple(part, combine)
-    indices = {"i64": 8, "i32": 4, "i8": 1, "u8": 2}
-    if not plain or dtype not in _DTYPES or index not in indices or len(extents) > AXES:
+    if not plain or dtype not in NUMBERS or index not in INDEX_KINDS or len(extents) > AXES:
         return None
     places = _places(part, node, kernel)
     if places is None:
         return None
     head = struct.pack(
-        "<5q", kernel.phases[0], scatters, _COMBINES.index(combine), _DTYPES.index(dtype),
-        indices[index],
+        "<5q", kernel.phases[0], scatters, _COMBINES.index(combine), NUMBERS.index(dtype),
+        INDEX_KINDS[index],
     )  # fmt: skip
     letters = b"".join(struct.pack(f"<{AXES}i", *_padded((len(x), *x))) for x in (a, i, b))
     data = head + b"".join(places) + struct.pack(f"<{AXES}q", *_padded(extents, 1)) + letters

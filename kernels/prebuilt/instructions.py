@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import SupportsIndex
 
 from graphc.ir import DTYPES
-from graphc.kernels.prebuilt.operations import KINDS, OPERANDS, conversion
+from graphc.kernels.prebuilt.operations import KINDS, NUMBERS, OPERANDS, conversion
 from graphc.kernels.prebuilt.places import (
     BYTES,
     FIRST,
     INDEX,
+    INDEX_KINDS,
     INSIDE,
     LOAD_IF,
     PHILOX,
@@ -41,6 +42,8 @@ from graphc.ops.pointwise.logic import C_TYPES
 
 _EXACT = {"f32": 2**24, "f64": 2**53}
 """Up to where each dtype has all integers."""
+_RAW = {1: "u8", 2: "u16", 4: "i32", 8: "i64"}
+"""The type of a register of elements of so many bytes as memory has them."""
 
 
 class InstructionWriter(PlaceWriter):
@@ -79,7 +82,7 @@ class InstructionWriter(PlaceWriter):
         condition, address, access = statement.arguments
         assert isinstance(address, Address) and isinstance(access, AffineAccess)
         dtype = self._dtype(address.pointer)
-        raw = {1: "u8", 2: "u16", 4: "i32", 8: "i64"}[DTYPES[dtype].itemsize]
+        raw = _RAW[DTYPES[dtype].itemsize]
         operands = (self._index(access), self._operand(condition, "bool"))
         settings = (access.divisor, *self._memory(address.pointer))
         place = self._value(raw, LOAD_IF, operands, self._axes_of(name), settings)
@@ -107,8 +110,8 @@ class InstructionWriter(PlaceWriter):
         kind = KINDS[dtype]
         code = FIRST + write if write is not None else self._operation("a", kind, (kind,))
         self.instructions += [
-            Instruction(code, place, (value,), self._all, moves=write is None),
-            Instruction(STORE, place, (), self._all),
+            Instruction(code, place, (value,), self.whole, moves=write is None),
+            Instruction(STORE, place, (), self.whole),
         ]
 
     def _compute(self, statement: Compute) -> None:
@@ -171,10 +174,10 @@ class InstructionWriter(PlaceWriter):
         given = frozenset[int]().union(
             *(self._axes_of(r) for r in (condition, index) if isinstance(r, str))
         )
-        raw = {1: "u8", 2: "u16", 4: "i32", 8: "i64"}[DTYPES[dtype].itemsize]
+        raw = _RAW[DTYPES[dtype].itemsize]
         settings = (
             _whole(divisor), *self._memory(address.pointer), _whole(stride), _whole(extent),
-            2 if kind == "u8" else BYTES[kind], sum(1 << d for d in given),
+            INDEX_KINDS[kind], sum(1 << d for d in given),
         )  # fmt: skip
         operands = self._index(access), self._operand(condition, "bool"), self._operand(index)
         ((name, _),) = call.results
@@ -184,12 +187,12 @@ class InstructionWriter(PlaceWriter):
         _, divisor, stride, extent, right = call.settings
         condition, address, access, value = call.arguments
         assert isinstance(address, Address) and isinstance(access, AffineAccess)
-        dtype, kinds = self._dtype(address.pointer), ("f32", "f64", "u8", "i8", "i32", "i64")
-        if dtype not in kinds or self._kind(value) != dtype:
+        dtype = self._dtype(address.pointer)
+        if dtype not in NUMBERS or self._kind(value) != dtype:
             raise UnsupportedError(call)
         settings = (
             _whole(divisor), *self._memory(address.pointer), _whole(stride), _whole(extent),
-            int(right == "true"), kinds.index(dtype),
+            int(right == "true"), NUMBERS.index(dtype),
         )  # fmt: skip
         operands = self._index(access), self._operand(condition, "bool"), self._operand(value)
         ((name, _),) = call.results
@@ -203,8 +206,7 @@ class InstructionWriter(PlaceWriter):
         memory = [a for a in call.arguments if isinstance(a, Address)]
         pixel = [a for a in call.arguments if isinstance(a, AffineAccess)]
         dtypes = [self._dtype(a.pointer) for a in memory]
-        kinds = {"u8": 2, "i8": 1, "i32": 4, "i64": 8}
-        known = dtypes[0] in ("f32", "f64") and all(d in kinds for d in dtypes[1:])
+        known = dtypes[0] in ("f32", "f64") and all(d in INDEX_KINDS for d in dtypes[1:])
         if not known or any(a.divisor != 1 for a in call.accesses):
             raise UnsupportedError(call)
         places = []
@@ -216,7 +218,7 @@ class InstructionWriter(PlaceWriter):
         (name, dtype), *others = call.results
         values = (
             _WINDOWS.index(call.function), int(dtype == "f64"), *map(_whole, numbers[:10]),
-            len(numbers) == 10, *rows[:2], *columns[:2], kinds.get(dtypes[-1], 0),
+            len(numbers) == 10, *rows[:2], *columns[:2], INDEX_KINDS.get(dtypes[-1], 0),
         )  # fmt: skip
         if others:
             self.sizes.append(4)

@@ -1,7 +1,7 @@
 // The rows or columns of a unit of work, and the classes that they belong to.
 #pragma once
 #include "prebuilt/contraction.h"
-#include "prebuilt/scratches.h"
+#include "prebuilt/scratch.h"
 
 namespace graphc::products {
 // A range of each kept axis.

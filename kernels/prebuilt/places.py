@@ -23,6 +23,8 @@ OWN, NOWHERE = -1, -2
 """The memory that is the program itself, and none: an access that is an index."""
 BYTES = {"f32": 4, "f64": 8, "u8": 1, "i8": 1, "i32": 4, "i64": 8, "bool": 4, "u16": 2}
 """Bytes of an element in a strip."""
+INDEX_KINDS = {"i64": 8, "i32": 4, "i8": 1, "u8": 2}
+"""The numbers of the dtypes of indices, as `index_at` in `statements.h` knows them."""
 VALUE, _CONSTANT = 1 << 20, 1 << 21
 """The first numbers of values and of constants, while accesses are still being numbered."""
 
@@ -126,7 +128,8 @@ class PlaceWriter:
         self._places: dict[str, int] = {}
         self._kinds: dict[str, str] = {}
         self._known: dict[object, int] = {}
-        self._all = frozenset(d for d, n in enumerate(self.domain.extents) if n > 1)
+        self.whole = frozenset(d for d, n in enumerate(self.domain.extents) if n > 1)
+        """The axes that have more than one index."""
 
     def number_places(self) -> None:
         """Give the values and constants the numbers behind those of the accesses."""
@@ -148,7 +151,7 @@ class PlaceWriter:
             return self.program.axes[name]
         memory = self.registers.get(name)
         if memory is None:  # made by whoever has put the program together
-            return self._all
+            return self.whole
         assert memory.strides is not None
         return frozenset(d for d, s in enumerate(memory.strides) if s)
 
@@ -177,7 +180,8 @@ class PlaceWriter:
     def _loaded(self, access: Access) -> int:
         if access not in self._known:
             self._known[access] = place = self._place(access)
-            self.instructions.append(Instruction(LOAD, place, (), access_axes(access, self.domain)))
+            axes = _access_axes(access, self.domain)
+            self.instructions.append(Instruction(LOAD, place, (), axes))
         return self._known[access]
 
     def _place(self, access: Access) -> int:
@@ -214,7 +218,7 @@ class PlaceWriter:
         return self._known[key]
 
     def _axes_of_index(self, access: AffineAccess) -> frozenset[int]:
-        return access_axes(self.accesses[self._index(access)], self.domain)
+        return _access_axes(self.accesses[self._index(access)], self.domain)
 
     def _dtype(self, pointer: str) -> str:
         if pointer in self.program.arrays:
@@ -287,7 +291,7 @@ class PlaceWriter:
         )
 
 
-def access_axes(access: Access | AffineAccess, domain: Domain) -> frozenset[int]:
+def _access_axes(access: Access | AffineAccess, domain: Domain) -> frozenset[int]:
     """The axes that an access depends on."""
     found = {d for d, s in enumerate(access.strides) if s and domain.extents[d] > 1}
     if domain.lane is not None and access.lane_stride:

@@ -68,7 +68,7 @@ class Rows {
  public:
   Rows(const Reduce& kernel, void* const* arguments)
       : kernel_(kernel), sums_(kernel.array<Sum>(kernel.sums_at)) {
-    char* at = scratch.at_least(kernel.scratch);
+    char* at = scratch.at_least(kernel.scratch, 4096);
     memory_ = (char**)at;
     for (long i = 0; i < kernel.arguments; i++) memory_[i] = (char*)arguments[i];
     base_ = at;

@@ -14,9 +14,10 @@ struct Cut {
   int32_t rank, cut_axis;
   int32_t axes[strips::AXES];  // of the domain
   int64_t cut, pieces;
-  int64_t
-      strides[strips::AXES];     // elements of scratch memory, of a block where lanes are split off
-  int64_t single[strips::AXES];  // a single step along an axis: a block's width or 1
+  // Elements of scratch memory, of a block where lanes are split off.
+  int64_t strides[strips::AXES];
+  // A single step along an axis: a block's width or 1.
+  int64_t single[strips::AXES];
 };
 
 // Of a row; or of a column, over all rows, in the workspace at `partial` for output `results`.
@@ -34,8 +35,8 @@ struct Once {
 };
 
 struct Loop {
-  int64_t first,
-      each;            // programs, in bytes from the beginning: once per row, and per element; or 0
+  // Programs, in bytes from the beginning: once per row, and per element; or 0.
+  int64_t first, each;
   int32_t begin, end;  // its sums
 };
 
@@ -46,8 +47,8 @@ struct Reduce {
   int64_t scratch;                                        // bytes
   int64_t along;   // whether a register of terms belongs to one row, not to neighbouring rows
   int64_t across;  // whether its lanes are those of blocks of an axis, of which a run has all
-  int64_t
-      pitch;  // elements from one row to the next, or, where rows lie beside each other, of a term
+  // Elements from one row to the next, or, where rows lie beside each other, of a term.
+  int64_t pitch;
   int64_t run;             // elements from one run along the last axis to the next
   int64_t chains, groups;  // sums that take registers of a run, and those that take blocks, in turn
   int64_t parts, steps, step;  // of a row: steps of so many indices along its first axis

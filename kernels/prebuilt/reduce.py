@@ -21,10 +21,11 @@ from graphc.kernels.cpu.shared.kernel_source import argument_order, statement_co
 from graphc.kernels.loops.cached_rows import bodies_with_cache, value_numbers
 from graphc.kernels.loops.language import Loop, Step
 from graphc.kernels.loops.reduction_orders import ordered_rows
+from graphc.kernels.loops.rewrites import axes_of
 from graphc.kernels.loops.rows import Rows
 from graphc.kernels.prebuilt.description import Prebuilt
-from graphc.kernels.prebuilt.operations import KINDS
-from graphc.kernels.prebuilt.places import BYTES, Memory, access_axes
+from graphc.kernels.prebuilt.operations import KINDS, NUMBERS
+from graphc.kernels.prebuilt.places import BYTES, Memory
 from graphc.kernels.prebuilt.row_blocks import RowBlocks
 from graphc.kernels.prebuilt.strips import AXES, strip_program
 from graphc.kernels.program.access import AffineAccess, Domain
@@ -39,10 +40,9 @@ from graphc.kernels.program.body.statement import (
     joined,
 )
 from graphc.kernels.program.kernel import Kernel
+from graphc.ops.base import COMBINES
 from graphc.ops.fused import KernelNode
 
-COMBINES = ("sum", "prod", "max", "min")
-DTYPES = ("f32", "f64", "u8", "i8", "i32", "i64")
 DEAR = 5.0
 """Nanoseconds per register from which a value is kept for later loops."""
 
@@ -53,7 +53,7 @@ def describe_reduce(node: Node, kernel: Kernel, target: Target) -> Prebuilt | No
     assert isinstance(node, KernelNode)
     rows = ordered_rows(node.body, vectorized_rows(node.body, target.lanes))
     sums = [s for loop in rows.loops for s in loop.sums]
-    if any(s.combine not in COMBINES or s.dtype not in DTYPES for s in sums):
+    if any(s.combine not in COMBINES or s.dtype not in NUMBERS for s in sums):
         return None
     if rows.columns and len(rows.kept_axes) != 1:
         return None
@@ -126,13 +126,10 @@ class _Description(RowBlocks):
         return sum.dtype if sum.results else self.columns.output(sum).type.dtype
 
     def _register_axes(self) -> dict[str, frozenset[int]]:
-        """The axes that each register depends on."""
-        found, kept = dict[str, frozenset[int]](), frozenset(self.rows.kept_axes)
-        for statement in self.rows.program.statements:
-            own = frozenset[int]().union(*(found.get(o, kept) for o in statement.operands))
-            own = own.union(*(access_axes(a, self.domain) for a in statement.accesses))
-            found.update((r.name, own) for r in statement.results)
-        return found
+        """The axes of more than one index that each register depends on."""
+        wide = {d for d, n in enumerate(self.domain.extents) if n > 1}
+        found = axes_of(self.rows.nest.statements, self.domain)
+        return {name: axes & wide for name, axes in found.items()}
 
     def _statements(self, statements: Sequence[Statement]) -> RegisterProgram:
         """A program of some statements of the rows, or of values that they cached."""
@@ -283,7 +280,7 @@ class _Description(RowBlocks):
                 places = [room(terms * size), place, outputs[self.columns.output(s)]]
             else:
                 places = [room(elements * size) for elements in (terms, partial, rows)]
-            codes = COMBINES.index(s.combine), DTYPES.index(self._dtype(s)), size, column
+            codes = [*COMBINES].index(s.combine), NUMBERS.index(self._dtype(s)), size, column
             memory = [*(direct or (-1,)), *(0,) * (AXES + 3)][: AXES + 3]
             sums.append(struct.pack(f"<4i{3 + 3 + AXES}q", *codes, *places, *memory))
         sizes = [1 if d == "bool" else BYTES[d] for d in self.once]

@@ -11,6 +11,7 @@ from graphc.ir.sum_order import SumOrder
 from graphc.kernels.loops.rows import Rows
 from graphc.kernels.prebuilt.places import Memory
 from graphc.kernels.prebuilt.strips import AXES
+from graphc.kernels.program.access import row_major_strides
 
 ROOM = 16384
 """Bytes of the terms of a sum."""
@@ -78,18 +79,14 @@ class RowBlocks:
         if kept:
             cut = max(1, min(wanted // block, extents[number]))
             if number == len(kept) - 1 and (lane in kept or not self.along):
-                cut = (
-                    min(-(-cut // 16) * 16, extents[number])
-                    if not self.along or lane in kept
-                    else cut
-                )
+                cut = min(-(-cut // 16) * 16, extents[number])
         pieces = -(-extents[number] // cut) if kept else 1
         self.blocks = math.prod(extents[:number]) * pieces if kept else 1
         single = tuple(width if d == lane else 1 for d in kept)
-        self.kept = Cut(tuple(kept), number, cut, pieces, _row_major(extents), single)
+        self.kept = Cut(tuple(kept), number, cut, pieces, row_major_strides(extents), single)
         self.most = block * cut
         self.pitch = self.elements if self.along else -(-self.most // 16) * 16
-        strides = _row_major((*outer, self.run), 1)
+        strides = row_major_strides((*outer, self.run))
         if self.across:
             strides = (*strides[:-1], width)
         self.reduced = self._pieces(reduced, (*outer, last), strides)
@@ -151,12 +148,3 @@ class RowBlocks:
                 inner = inner // max(length, 1)
                 inner *= length * width if self.across else -(-length // width) * width
         return inner * (1 if self.along else self.pitch)
-
-
-def _row_major(extents: Sequence[int], step: int = 1) -> tuple[int, ...]:
-    """Strides of a dense array whose last axis has stride `step`."""
-    found = []
-    for extent in reversed(extents):
-        found.append(step)
-        step *= extent
-    return tuple(reversed(found))

@@ -29,7 +29,7 @@ class Player {
     long bytes[] = {aligned(program.accesses * sizeof(Lines)), aligned(places * sizeof(Place)),
                     aligned(program.instructions * sizeof(Step)),
                     aligned(program.instructions * 4 * sizeof(Patch)), program.scratch};
-    char* at = scratch.at_least(bytes[0] + bytes[1] + bytes[2] + bytes[3] + bytes[4]);
+    char* at = scratch.at_least(bytes[0] + bytes[1] + bytes[2] + bytes[3] + bytes[4], 4096);
     state_.lines = (Lines*)at;
     state_.places = (Place*)(at += bytes[0]);
     steps_ = (Step*)(at += bytes[1]);

@@ -73,8 +73,7 @@ def _stored_directly(
 ) -> list[Instruction]:
     """The instructions, of which those that compute what is stored write to memory, where nothing
     reads later what they overwrite."""
-    accesses, whole = writer.accesses, frozenset(d for d, n in enumerate(domain.extents) if n > 1)
-    found = writer.instructions
+    accesses, found = writer.accesses, writer.instructions
     made = {i.result: number for number, i in enumerate(found)}
 
     known = {a.memory for a in accesses}
@@ -103,7 +102,7 @@ def _stored_directly(
             maker is not None
             and found[maker].writes_elements
             and source not in renamed
-            and found[maker].axes >= whole
+            and found[maker].axes >= writer.whole
             and not overwrites(maker, instruction.result)
         )
         if direct:
@@ -126,13 +125,8 @@ class _Encoder:
         instructions: Sequence[Instruction],
         split: bool,
     ) -> None:
-        self.domain, self.writer, self.instructions, self.split = (
-            domain,
-            writer,
-            instructions,
-            split,
-        )
-        self.whole = frozenset(d for d, n in enumerate(domain.extents) if n > 1)
+        self.domain, self.writer = domain, writer
+        self.instructions, self.split = instructions, split
 
     def data(self) -> bytes:
         """All bytes."""
@@ -146,7 +140,7 @@ class _Encoder:
             codes.append(struct.pack("<6iIi", i.kind, i.result, *places, bits, len(settings)))
             settings += i.settings
         parts = [
-            b"".join(map(self._access, writer.accesses)),
+            bytes(_ACCESS.size * len(writer.accesses)),
             struct.pack(f"<{len(offsets)}i", *offsets),
             b"".join(writer.constants),
             b"".join(codes),
@@ -191,7 +185,7 @@ class _Encoder:
         axes.remove(last)
         return [*axes, last]
 
-    def _access(self, access: Access, moved: Mapping[str, int] | None = None) -> bytes:
+    def _access(self, access: Access, moved: Mapping[str, int]) -> bytes:
         domain, size = self.domain, access.bytes
         strides = [s * size for s in access.strides]
         if self.split:
@@ -201,9 +195,9 @@ class _Encoder:
         strides = [*strides, *(0,) * AXES][:AXES]
         offset = access.offset * size - access.moved
         if access.array:
-            offset += (moved or {}).get(access.array, 0)
+            offset += moved[access.array]
         padded = access.padded and self.split
-        return struct.pack(f"<ihhq{AXES}q", access.memory, size, padded, offset, *strides)
+        return _ACCESS.pack(access.memory, size, padded, offset, *strides)
 
     def _values(self) -> tuple[list[int], int, int]:
         """Offset and element size of each access's and value's strip, the bytes of all, and the
@@ -218,7 +212,7 @@ class _Encoder:
         slots: list[int] = []
         slot = [-1] * len(sizes)
         for place, size in enumerate(sizes):
-            kept = place in own and not own[place].axes >= self.whole
+            kept = place in own and not own[place].axes >= writer.whole
             if place < count or place in second or kept:
                 slot[place] = len(slots)
                 slots.append(size)
@@ -226,7 +220,7 @@ class _Encoder:
         for number, i in enumerate(self.instructions):
             for place in {*i.operands} if i.computes else ():
                 value = count <= place < len(sizes) and own.get(place)
-                if value and value.axes >= self.whole and last[place] == number:
+                if value and value.axes >= writer.whole and last[place] == number:
                     free.setdefault(sizes[place], []).append(slot[place])
             place = i.result
             if slot[place] < 0:
@@ -246,6 +240,7 @@ class _Encoder:
         return [n for pair in pairs for n in pair], at, strip
 
 
+_ACCESS = struct.Struct(f"<ihhq{AXES}q")
 _HEADER = -(-struct.calcsize(f"<14i{AXES}q{AXES}i") // 64) * 64
 
 

@@ -21,7 +21,7 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,7 @@ def store_file(content: bytes, target: Path) -> Path:
         return written.replace(target)
 
 
-def link(source: Path, target: Path) -> None:
+def _link(source: Path, target: Path) -> None:
     """Give a file another name, or copy it where the file system has no hard links."""
     try:
         os.link(source, target)
@@ -102,6 +102,16 @@ def seal(path: Path, keys: Iterable[str]) -> None:
     path.write_bytes(content)
     path.chmod(0o600)
     _cache.grew(len(content))
+
+
+def keep(built: Path, paths: Sequence[Path]) -> None:
+    """Seal a file, and let the cache have it under all `paths`, whose names end with its keys. The
+    file lies in a scratch folder."""
+    seal(built, [path.stem[-32:] for path in paths])
+    name = built.with_name("name")
+    for path in paths:
+        _link(built, name)
+        name.replace(path)
 
 
 def unsealed(content: bytes | None) -> tuple[bytes, frozenset[str]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ from graphc.runtime.compilers.compiler import (
 from graphc.runtime.compilers.shared_objects import (
     FLAGS,
     KERNEL_HEADERS,
+    address_of,
     compiler_or_none,
     headers_digest,
     kernel_headers,
@@ -49,7 +51,7 @@ class PrebuiltLibrary:
     def address(self, symbol: str) -> int | None:
         """The address of a function; None if the library has none of this name."""
         with contextlib.suppress(AttributeError):
-            return ctypes.cast(self.handle[symbol], ctypes.c_void_p).value
+            return address_of(self.handle, symbol)
         return None
 
 
@@ -136,8 +138,12 @@ class _Building:
         return folder / f"prebuilt-{self._key(' '.join(digests))}.so"
 
     def _key(self, text: str) -> str:
-        headers = kernel_headers(), headers_digest(SOURCES)
-        return key(text, " ".join(headers), self.flags[:-1], self.compiler)
+        return key(text, self._headers, self.flags[:-1], self.compiler)
+
+    @functools.cached_property
+    def _headers(self) -> str:
+        """The digests of all that the sources include."""
+        return f"{kernel_headers()} {headers_digest(SOURCES)}"
 
 
 _WHAT = "the library of prebuilt kernels"

@@ -252,18 +252,22 @@ def make_object(
 ) -> None:
     """Let a compiler's command write an object that the cache holds as `path` and `aliases`, whose
     names end with keys. Raises CompileError, which names what it is and where it comes from."""
-    paths = (path, *aliases)
     with cache.scratch(path.parent) as scratch:
         built = scratch / "object"
         begin = time.perf_counter()
         done = run([*command, "-o", str(built)])
         if done.returncode != 0:
             raise failure(what, where, [*command, "-o", os.devnull], done)
-        cache.seal(built, [p.stem[-32:] for p in paths])
-        for name in paths:
-            cache.link(built, scratch / "name")
-            (scratch / "name").replace(name)
+        cache.keep(built, (path, *aliases))
         log("info", f"{what}: built in {time.perf_counter() - begin:.2f} s")
+
+
+def address_of(library: ctypes.CDLL, symbol: str) -> int:
+    """The address of a function of a loaded object. Raises AttributeError if it has none of this
+    name."""
+    address = ctypes.cast(library[symbol], ctypes.c_void_p).value
+    assert address is not None
+    return address
 
 
 def _library(

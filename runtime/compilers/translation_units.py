@@ -33,7 +33,13 @@ from graphc.runtime.compilers.compiler import (
     run,
     side_by_side,
 )
-from graphc.runtime.compilers.shared_objects import FLAGS, KERNEL_HEADERS, kernel_headers, key
+from graphc.runtime.compilers.shared_objects import (
+    FLAGS,
+    KERNEL_HEADERS,
+    address_of,
+    kernel_headers,
+    key,
+)
 
 UNIT_COST = 60.0
 """The largest cost of a unit, in simple kernels: some seconds of compilation."""
@@ -225,9 +231,7 @@ class KernelBuilder:
         except OSError:  # intact, but of another system
             self.build_unit([pending])
             library = ctypes.CDLL(path)
-        address = ctypes.cast(library[pending.symbol], ctypes.c_void_p).value
-        assert address is not None
-        return address
+        return address_of(library, pending.symbol)
 
     def build_unit(self, unit: Sequence[PendingKernel]) -> None:
         """Build kernels in one unit; if that fails, one by one, so that the error names one kernel.
@@ -243,11 +247,7 @@ class KernelBuilder:
             file.write_text(_unit_text(unit))
             done = run(self._command(unit[0], file, str(built)))
             if done.returncode == 0:
-                cache.seal(built, [wanted.key for wanted in unit])
-                for wanted in unit:
-                    name = scratch / "name"
-                    cache.link(built, name)
-                    name.replace(self._path(wanted))
+                cache.keep(built, [self._path(wanted) for wanted in unit])
         if done.returncode != 0 and len(unit) > 1:
             for wanted in unit:
                 self.build_unit([wanted])

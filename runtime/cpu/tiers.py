@@ -86,11 +86,11 @@ class Tiers:
         known: Mapping[str, Prebuilt] | None = None,
     ) -> None:
         self.tier, self._target, self._known = tier, target, known
-        self.library: PrebuiltLibrary | None = None
+        self.prebuilt_library: PrebuiltLibrary | None = None
         if tier == "0":
-            self.library = build_library()
+            self.prebuilt_library = build_library()
         elif tier != "1":
-            self.library = find_library()
+            self.prebuilt_library = find_library()
             if compiler_or_none() is None:
                 _miss_compiler()
         self._found: dict[str, tuple[Kernel, Prebuilt | None, bool]] = {}
@@ -106,7 +106,7 @@ class Tiers:
     ) -> FirstTier:
         """How `kernels` begin, by name. `graph` has their nodes, unless all are known; `keys` are
         those of `kernel_keys`, if known."""
-        if self.library is None:
+        if self.prebuilt_library is None:
             return FirstTier(keys or {})
         compiler = compiler_or_none()
         if keys is None:
@@ -135,7 +135,7 @@ class Tiers:
 
     def _describe(self, kernel: Kernel, node: Node | None) -> Prebuilt | None:
         """The prebuilt function of a kernel, if the library has it."""
-        assert self.library is not None
+        assert self.prebuilt_library is not None
         if self._known is not None and kernel.name in self._known:
             found: Prebuilt | None = self._known[kernel.name]
         elif node is not None and self._target is not None:
@@ -145,7 +145,7 @@ class Tiers:
             found = self._alike[same]
         else:
             return None
-        return found if found and self.library.address(found.symbol) else None
+        return found if found and self.prebuilt_library.address(found.symbol) else None
 
 
 class KernelFunctions:
@@ -177,9 +177,9 @@ class KernelFunctions:
         self._pending: dict[str, list[str]] = {}
         self._errors: list[CompileError] = []
         if first.prebuilt:
-            assert tiers.library is not None
+            assert tiers.prebuilt_library is not None
             for name, found in first.prebuilt.items():
-                address = tiers.library.address(found.symbol)
+                address = tiers.prebuilt_library.address(found.symbol)
                 assert address is not None
                 self.functions[name] = address
             self._memory = self._place(first.prebuilt)

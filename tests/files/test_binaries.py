@@ -138,3 +138,15 @@ def test_packed_weights_are_packed_again(tmp_path: Path) -> None:
     program.save(tmp_path / "f", binaries=True)
     x = np.random.default_rng(0).standard_normal((2, 3, 16, 16), np.float32)
     np.testing.assert_array_equal(graphc.load(tmp_path / "f", trusted=True)(x), program(x))
+
+
+def test_the_settings_are_those_that_it_was_compiled_with(tmp_path: Path) -> None:
+    layer = nn.Linear(4, 2)
+    made = graphc.compile(layer, X, device="cpu", disable=["fuse_columns"], memory="lean")
+    made.save(tmp_path / "f", binaries=True)
+    trusted = graphc.load(tmp_path / "f", trusted=True)
+    for name in ("disable", "memory_lean", "device"):
+        assert getattr(trusted.recipe.settings, name) == getattr(made.recipe.settings, name), name
+    assert "fuse_columns" not in trusted.stages
+    trusted.save(tmp_path / "again", binaries=True)
+    assert graphc.load(tmp_path / "again").recipe.settings.disable == made.recipe.settings.disable

@@ -114,10 +114,10 @@ def _all_kernels(
 
 def _reads_along_rows(node: KernelNode, weight: Value) -> bool:
     """Return whether the node multiplies a batch in the lanes by `weight`, summed over its rows."""
-    product = _product(node)
-    if product is None or node.inputs.count(weight) != 1:
+    found = _product_of(node, weight)
+    if found is None:
         return False
-    place = node.body.inputs[node.inputs.index(weight)]
+    product, place = found
     alone = node.body.consumers.get(place, []) == [product]
     batch, operand = product.inputs
     return alone and operand == place and batch.type.layout.axis == 0
@@ -125,15 +125,15 @@ def _reads_along_rows(node: KernelNode, weight: Value) -> bool:
 
 def _transposes(node: KernelNode, weight: Value) -> bool:
     """Return whether the node multiplies row-major x by the transposed weight, x w^T."""
-    product = _product(node)
-    if product is None or weight.type.layout != ROW_MAJOR or weight.type.rank != 2:
+    found = _product_of(node, weight)
+    if found is None or weight.type.layout != ROW_MAJOR or weight.type.rank != 2:
         return False
     if weight.type.shape[0] < LEAST_FEATURES:
         return False
     sections = sections_of_sums(node.body)
     if sections is not None and sections.size % LANES:
         return False
-    place = node.body.inputs[node.inputs.index(weight)]
+    product, place = found
     x, operand = product.inputs
     (view, *others) = node.body.consumers.get(place, [])
     transposed = view.output == operand and view.op.axis_map(place.type) == (((1, 0),),)
@@ -143,6 +143,14 @@ def _transposes(node: KernelNode, weight: Value) -> bool:
 def _product(node: KernelNode) -> Node | None:
     """The matmul of a fused node."""
     return next((n for n in node.body.nodes if n.op.name == "matmul"), None)
+
+
+def _product_of(node: KernelNode, weight: Value) -> tuple[Node, Value] | None:
+    """The matmul of a fused node, and the input of its body that is `weight`, if there is one."""
+    product = _product(node)
+    if product is None or node.inputs.count(weight) != 1:
+        return None
+    return product, node.body.inputs[node.inputs.index(weight)]
 
 
 def _batch(node: KernelNode) -> int:

@@ -53,21 +53,17 @@ class Conversion:
     def matrix(self) -> tuple[int, int, int]:
         """Repeats, rows and columns: the extents before the axis in lanes, along it and after it.
         Repeats with full blocks of lanes count as rows."""
-        return _matrix(self.laned)
+        axis, shape = self.laned.layout.axis, self.laned.shape
+        assert axis is not None
+        repeats, rows, columns = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+        whole = rows % self.laned.layout.width == 0
+        return (1, repeats * rows, columns) if whole else (repeats, rows, columns)
 
     @property
     def tiles(self) -> int:
         """Blocks of rows by runs of columns, in all repeats."""
         repeats, rows, columns = self.matrix
         return repeats * -(-rows // self.laned.layout.width) * -(-columns // RUN)
-
-
-def _matrix(laned: Type) -> tuple[int, int, int]:
-    axis = laned.layout.axis
-    assert axis is not None
-    repeats, rows = math.prod(laned.shape[:axis]), laned.shape[axis]
-    columns = math.prod(laned.shape[axis + 1 :])
-    return (repeats, rows, columns) if rows % laned.layout.width else (1, repeats * rows, columns)
 
 
 def _text(node: Node, name: str, cut: Conversion, chunks: int) -> str:
