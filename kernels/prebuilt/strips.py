@@ -26,7 +26,7 @@ AXES = 8
 """The most axes of a domain, its lanes included."""
 CONSTANT = 128
 """Bytes of a constant in a program."""
-_ROOM = 20480
+_ROOM = 49152
 """Bytes of strips that fit a first-level cache beside what they are read from."""
 _PADDING = 64
 """Bytes between strips, which would otherwise begin at the same place of a page."""
@@ -167,8 +167,8 @@ class _Encoder:
         extents = [*domain.extents, *(1,) * AXES][:AXES]
         order = [*self._order(), *(0,) * AXES][:AXES]
         header = struct.pack(
-            f"<14i{AXES}q{AXES}i", domain.rank, lane, width, strip, *counts, len(codes), *starts,
-            scratch, *extents, *order,
+            f"<14i{AXES}q{AXES}ii", domain.rank, lane, width, strip, *counts, len(codes), *starts,
+            scratch, *extents, *order, all(i.plain for i in self.instructions),
         )  # fmt: skip
         return b"".join(_padded(part) for part in (header, *parts, *arrays))
 
@@ -241,7 +241,7 @@ class _Encoder:
 
 
 _ACCESS = struct.Struct(f"<ihhq{AXES}q")
-_HEADER = -(-struct.calcsize(f"<14i{AXES}q{AXES}i") // 64) * 64
+_HEADER = -(-struct.calcsize(f"<14i{AXES}q{AXES}ii") // 64) * 64
 
 
 def _padded(data: bytes) -> bytes:
