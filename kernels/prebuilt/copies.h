@@ -25,6 +25,15 @@ template <class T> void scatter(const Lines& own, const char* value, long n) {
   const T* const from = (const T*)value;
   each_run(own, n, [&](long address, long k, long count) __attribute__((always_inline)) {
     char* to = (char*)address;
+    if constexpr (sizeof(T) == 4)
+      if (own.padding &&
+          stride == 4) {  // a block of lanes; behind a strip there is a register more
+        for (long i = 0; i < count + own.padding; i += W) {
+          const auto x = load((const int32_t*)from + k + i);
+          store((int32_t*)to + i, select(as_mask(lanes() < int(count - i)), x, vec<int32_t>{}));
+        }
+        return;
+      }
     if (stride == sizeof(T)) {
       if (count * sizeof(T) >= 64) __builtin_memcpy(to, from + k, count * sizeof(T));
       else

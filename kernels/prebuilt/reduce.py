@@ -43,6 +43,9 @@ from graphc.kernels.program.kernel import Kernel
 from graphc.ops.base import COMBINES
 from graphc.ops.fused import KernelNode
 
+STRIPS = 49152
+"""Bytes of a program's strips, of several rows each, so that programs begin less often; they fill
+more than a first-level cache."""
 DEAR = 5.0
 """Nanoseconds per register from which a value is kept for later loops."""
 
@@ -160,7 +163,9 @@ class _Description(RowBlocks):
             number += len(sums)
             first = self._once(self._statements(loop.before))
             stored = any(isinstance(s, Store) for s in body.statements)
-            direct = [() if i in held else self._direct(body, s) for i, s in zip(own, sums)]
+            direct = [
+                () if i in held else self._direct(body, s) for i, s in zip(own, sums, strict=True)
+            ]
             if not self.along and (stored or loop.columns or not all(direct)):
                 direct = [()] * len(own)
             self.direct += direct
@@ -224,7 +229,9 @@ class _Description(RowBlocks):
         whole = joined((self.always, program))
         needed = _needed(replace(whole, statements=(*whole.statements, *stores)))
         memory, inplace = self.memory, self.inplace
-        self.programs.append(strip_program(self.domain, needed, memory, inplace, self.registers))
+        self.programs.append(
+            strip_program(self.domain, needed, memory, inplace, self.registers, STRIPS)
+        )
         return len(self.programs)
 
     def _direct(self, body: RegisterProgram, own: Reduce) -> tuple[int, ...]:
