@@ -18,7 +18,7 @@ FLAGS = (
     "-fno-asynchronous-unwind-tables",
     "-ffunction-sections",
     "-g0",
-    "-Wno-psabi",
+    "-w",
 )
 """What C++ files must be compiled with; the first four and -fwrapv decide the bits of results."""
 
@@ -91,13 +91,14 @@ _Alignas(64) const unsigned char {module.name}_weights[{len(weights)}] = {{
 def script_text(module: Module) -> str:
     """Return build.sh."""
     machine, name = module.machine, module.name
-    gcc = f"{machine.compiler[:-3]}{'cc' if machine.compiler.endswith('g++') else 'ng'}"
+    gcc = machine.compiler.replace("g++", "gcc")
     with_zig = machine.compiler not in ("g++", "aarch64-linux-gnu-g++")
     default = "python -m ziglang c++" if with_zig else machine.compiler
     default_c = "python -m ziglang cc" if with_zig else gcc
     return f"""#!/bin/sh
 # Builds {name} for {machine.name} into the folder build. CXX and CC choose the compilers,
-# OUT the folder; the ziglang package of Python has compilers for all targets:
+# OUT the folder; LDFLAGS is for the linker. The ziglang package of Python has compilers for
+# all targets:
 #
 #     CXX="python -m ziglang c++" CC="python -m ziglang cc" sh build.sh
 set -eu
@@ -139,5 +140,5 @@ $CC $MACHINE -nostartfiles -Wl,-e,reset -Wl,--gc-sections -s -T cortex_m.ld {obj
 """
     pthread = " -pthread" if module.threads else ""
     return f"""ar rcs "$OUT/lib{name}.a" {objects}
-{_C} selftest.c {objects} -Wl,--gc-sections -s{pthread} -o "$OUT/{name}_selftest"
+{_C} ${{LDFLAGS:-}} selftest.c {objects} -Wl,--gc-sections -s{pthread} -o "$OUT/{name}_selftest"
 """

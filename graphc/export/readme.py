@@ -20,12 +20,12 @@ def readme_text(module: Module) -> str:
     return f"""# {name}
 
 Made by graphc {module.version} for {machine.name}: {machine.title}. It needs no other library than
-the C library, from which it takes `memcpy` and `memset`{_libm(module)}.
+the C library, from which it takes `memcpy` and `memset`, and functions such as `exp` if the program
+computes with `float64`.
 
 ## Use
 
-```c
-{_example(module)}```
+{_example(module)}
 
 Functions return {upper}_OK (0) or an error, which `{name}.h` explains. All memory is yours:
 
@@ -35,7 +35,7 @@ Functions return {upper}_OK (0) or an error, which `{name}.h` explains. All memo
 | state | {memory.state.size} | `{name}_save` and `{name}_restore` write and read it |
 | weights | {module.weights_bytes} | `{name}.weights`, the initial state{_constants(module)} |
 
-That is all: nothing is allocated. Denormals {denormals}.
+That is all, besides the stack: nothing is allocated. Denormals {denormals}.
 
 {functions}
 
@@ -50,8 +50,8 @@ That is all: nothing is allocated. Denormals {denormals}.
     sh build.sh
 
 {_cmake(module)}
-Results have the same bits on every target of graphc, if compiled with these flags. `selftest.c`
-checks it.
+The flags in `build.sh` decide the bits of results, which are the same on every target of graphc.
+{_check(module)}
 """
 
 
@@ -75,8 +75,18 @@ def _cmake(module: Module) -> str:
     return f"Or with CMake: {command}, and link `{module.name}`."
 
 
-def _libm(module: Module) -> str:
-    return ", and functions such as `exp` if the program computes with `float64`"
+def _check(module: Module) -> str:
+    name = module.name
+    if module.machine.name == "wasm32":
+        return "`node selftest.mjs` checks them."
+    if not module.machine.hosted:
+        return (
+            "`cortex_m.c` and `cortex_m.ld` start the self-test on QEMU's board, which checks "
+            "them:\n\n"
+            "    qemu-system-arm -M mps2-an500 -nographic -semihosting -kernel "
+            f"build/{name}_selftest.elf"
+        )
+    return f"`build/{name}_selftest {name}.weights` checks them."
 
 
 def _constants(module: Module) -> str:
@@ -84,6 +94,28 @@ def _constants(module: Module) -> str:
 
 
 def _example(module: Module) -> str:
+    return _script(module) if module.machine.name == "wasm32" else _program(module)
+
+
+def _script(module: Module) -> str:
+    """An example in JavaScript."""
+    name, function = module.name, module.functions[0]
+    inputs = ", ".join(p.symbol for p in function.inputs)
+    outputs = ", ".join(p.symbol for p in function.outputs)
+    return f"""```js
+import {{ load }} from "./{name}.mjs";
+
+const weights = await (await fetch("{name}.weights")).arrayBuffer();
+const model = await load("build/{name}.wasm", weights);
+const {{ {outputs} }} = model.{function.entry.name}({{ {inputs} }}); // arrays
+const saved = model.save(); // bytes, for model.restore(saved) on any machine
+```
+
+`{name}.d.mts` has the types, `model.state` views of the state by name."""
+
+
+def _program(module: Module) -> str:
+    """An example in C."""
     name, upper, function = module.name, module.upper, module.functions[0]
     arrays = "\n".join(
         f"static {p.c_type} {p.symbol}[{max(1, p.type.size)}];"
@@ -93,7 +125,8 @@ def _example(module: Module) -> str:
         side: ", ".join(p.symbol for p in ports) or "0"
         for side, ports in (("inputs", function.inputs), ("outputs", function.outputs))
     }
-    return f"""#include "{name}.h"
+    return f"""```c
+#include "{name}.h"
 
 _Alignas(64) static unsigned char arena[{upper}_ARENA_BYTES], state[{upper}_STATE_BYTES];
 {arrays}
@@ -105,4 +138,4 @@ int run(const void* weights, size_t size) {{
   int error = {name}_init(&model, arena, state, weights, size);
   return error ? error : {function.symbol}(&model, &inputs, &outputs);
 }}
-"""
+```"""

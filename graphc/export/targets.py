@@ -90,7 +90,7 @@ MACHINES = {
             "wasm32",
             "WebAssembly with 128-bit SIMD, in browsers and Node.js",
             4,
-            ("-msimd128", "-mbulk-memory"),
+            ("--target=wasm32", "-msimd128", "-mbulk-memory"),
             "clang++",
             "wasm32-freestanding",
             ("-mcpu=generic+simd128+bulk_memory",),

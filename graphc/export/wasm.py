@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from graphc.export.header import ERRORS, Module
 from graphc.export.interface import Function, Port
 from graphc.export.names import described
+from graphc.export.selftest import Call, SelfTest
 
 _ARRAYS = {
     "f32": "Float32Array",
@@ -25,20 +27,44 @@ _ARRAYS = {
 """The array of JavaScript for each dtype."""
 
 
-def wasm_files(module: Module) -> dict[str, str]:
+def wasm_files(module: Module, test: SelfTest) -> dict[str, str]:
     """Return the texts of the files by name."""
-    loader = (Path(__file__).parent / "native" / "loader.js").read_text()
-    for placeholder, text in (
-        ("DESCRIPTION", json.dumps(_description(module), indent=2)),
-        ("ERRORS", json.dumps([meaning for _, meaning in ERRORS], indent=2)),
-        ("VERSION", module.version),
-        ("NAME", module.name),
-    ):
-        loader = loader.replace(placeholder, text)
+    loader = _filled(
+        module,
+        "loader.js",
+        DESCRIPTION=json.dumps(_description(module), indent=2),
+        ERRORS=json.dumps([meaning for _, meaning in ERRORS], indent=2),
+    )
+    calls = json.dumps([_call(call) for call in test.calls], indent=1)
     return {
+        "selftest.mjs": _filled(module, "selftest.mjs", CALLS=calls),
         "wasm.c": "\n".join(_module_text(module)) + "\n",
-        f"{module.name}.js": loader,
-        f"{module.name}.d.ts": "\n".join(_types(module)) + "\n",
+        f"{module.name}.mjs": loader,
+        f"{module.name}.d.mts": "\n".join(_types(module)) + "\n",
+    }
+
+
+def _filled(module: Module, file: str, **texts: str) -> str:
+    """A file of native/ with these texts, the version and the name in place of words."""
+    found = (Path(__file__).parent / "native" / file).read_text()
+    for word, text in {**texts, "VERSION": module.version, "NAME": module.name}.items():
+        found = found.replace(word, text)
+    return found
+
+
+def _call(call: Call) -> dict[str, Any]:
+    """What selftest.mjs knows of a call."""
+    inputs: list[dict[str, Any]] = [
+        {"field": port.symbol, "type": port.type.dtype, "seed": call.seed + n}
+        for n, port in enumerate(call.function.inputs)
+    ]
+    for fields, array in zip(inputs, call.given, strict=False):
+        fields["given"] = base64.b64encode(array.tobytes()).decode()
+    return {
+        "name": call.function.entry.name,
+        "inputs": inputs,
+        "outputs": call.outputs,
+        "state": call.state,
     }
 
 
@@ -94,7 +120,7 @@ def _description(module: Module) -> dict[str, Any]:
 
 def _module_text(module: Module) -> Iterator[str]:
     name, upper, numbers = module.name, module.upper, _numbered(module)
-    yield f"/* {name} as a WebAssembly module: all its memory, and functions for {name}.js. */"
+    yield f"/* {name} as a WebAssembly module: all its memory, and functions for {name}.mjs. */"
     yield f'#include "{name}.h"'
     yield ""
     yield "#define EXPORT(name) __attribute__((export_name(#name)))"
@@ -145,7 +171,7 @@ def _module_text(module: Module) -> Iterator[str]:
 
 def _types(module: Module) -> Iterator[str]:
     name = module.name
-    yield f"// Types of {name}.js. Made by graphc {module.version}."
+    yield f"// Types of {name}.mjs. Made by graphc {module.version}."
     yield ""
     yield "/** A model, with the weights that it was loaded with. */"
     yield "export declare class Model {"

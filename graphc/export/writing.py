@@ -82,7 +82,7 @@ def write(
     if threads:
         files["include/graphc/pool.h"] = _native("pool.h")
     if machine.name == "wasm32":
-        files |= wasm_files(module)
+        files |= wasm_files(module, test)
     elif not machine.hosted:
         files |= _bare(module, calls * len(entries))
     for path, contents in files.items():

@@ -1,5 +1,5 @@
 // Loads and calls NAME, compiled to WebAssembly: in browsers, Node.js and others. Made by graphc
-// VERSION. NAME.d.ts has the types.
+// VERSION. NAME.d.mts has the types.
 
 const description = DESCRIPTION;
 

@@ -49,8 +49,7 @@ void* serve(void* memory) {
   Pool& pool = *(Pool*)memory;
   const FloatingPointMode mode;
   for (unsigned round = 0;;) {
-    wait(pool, pool.begin,
-         [&] { return __atomic_load_n(&pool.round, __ATOMIC_ACQUIRE) != round; });
+    wait(pool, pool.begin, [&] { return __atomic_load_n(&pool.round, __ATOMIC_ACQUIRE) != round; });
     round++;
     if (pool.stopping) return nullptr;
     work(pool);
