@@ -128,7 +128,7 @@ def _link(module: Module) -> str:
     objects = " ".join(f'"$OUT/{source[:-4]}.o"' for source in sources(module))
     if machine.name == "wasm32":
         return f"""{_C} -c wasm.c -o "$OUT/wasm.o"
-$CC $MACHINE -nostdlib -Wl,--no-entry -Wl,-z,stack-size=1048576 -s {objects} "$OUT/wasm.o" \\
+$CC $MACHINE -mexec-model=reactor -Wl,--no-entry -Wl,-z,stack-size=1048576 -s {objects} "$OUT/wasm.o" \\
   -o "$OUT/{name}.wasm"
 """
     if not machine.hosted:
@@ -140,5 +140,6 @@ $CC $MACHINE -nostartfiles -Wl,-e,reset -Wl,--gc-sections -s -T cortex_m.ld {obj
 """
     pthread = " -pthread" if module.threads else ""
     return f"""ar rcs "$OUT/lib{name}.a" {objects}
-{_C} ${{LDFLAGS:-}} selftest.c {objects} -Wl,--gc-sections -s{pthread} -o "$OUT/{name}_selftest"
+{_C} ${{LDFLAGS:-}} selftest.c {objects} -Wl,--gc-sections -s{pthread} -lm \\
+  -o "$OUT/{name}_selftest"
 """

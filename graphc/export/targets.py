@@ -92,7 +92,7 @@ MACHINES = {
             4,
             ("--target=wasm32", "-msimd128", "-mbulk-memory"),
             "clang++",
-            "wasm32-freestanding",
+            "wasm32-wasi",
             ("-mcpu=generic+simd128+bulk_memory",),
             pointer_bytes=4,
             flushes=False,
