@@ -7,6 +7,7 @@ compiled. `compile` is the entry point.
 from graphc import functions as _functions
 from graphc import nn, optim, text
 from graphc.base.errors import CompileError, GraphError, PlanError, RunError
+from graphc.export import export
 from graphc.functions import *  # noqa: F403
 from graphc.functions.hints import missing as _missing
 from graphc.gradients.reverse import grad, value_and_grad
@@ -36,6 +37,7 @@ __all__ = [
     "SizedProgram",
     "Tensor",
     "compile",
+    "export",
     "from_torch",
     "grad",
     "load",
