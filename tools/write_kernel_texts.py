@@ -23,7 +23,7 @@ from benchmarks.workloads import WORKLOADS
 from graphc.base.target import Caches, Target
 from graphc.kernels.program.kernel import Kernel
 from graphc.program import Program
-from graphc.runtime.compilers import shared_objects, translation_units
+from graphc.runtime.compilers import player_library, shared_objects, translation_units
 from graphc.runtime.cpu import executable
 from graphc.runtime.cpu.tiers import FirstTier
 
@@ -80,7 +80,7 @@ def unbuilt(target: Target | None) -> Iterator[None]:
         stack.enter_context(patch.dict("os.environ", settings))
         if target is not None:
             stack.enter_context(patch.object(shared_objects, "cpu_target", lambda: target))
-            stack.enter_context(patch.object(shared_objects, "begin_player", lambda: None))
+            stack.enter_context(patch.object(player_library, "begin_player", lambda: None))
             stack.enter_context(patch.object(translation_units, "building", lambda _: nothing))
             stack.enter_context(patch.object(executable, "load", lambda *_, **__: unloaded))
         yield
