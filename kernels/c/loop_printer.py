@@ -45,11 +45,17 @@ LEAST = {-(2**31): "INT32_MIN", -(2**63): "INT64_MIN"}
 
 
 def function_text(name: str, nests: Sequence[Nest], parameters: Sequence[Memory]) -> str:
-    """The C function `name` of pointers to `parameters`, which runs nests one after another."""
+    """The C function `name` of pointers to `parameters`, which runs nests one after another.
+    Other memory of the nests is the function's own."""
     pointers = [_pointer(m) for m in parameters]
     listed = ", ".join(pointers) if sum(map(len, pointers)) < 70 else ",\n    ".join(pointers)
     lines = [f"void {name}({listed or 'void'}) {{"]
     constants = {m.name: m for nest in nests for m in nest.memory if m.elements is not None}
+    given = {m.name for m in parameters}
+    own = {m.name: m for nest in nests for m in nest.memory if m.name not in given}
+    for memory in own.values():
+        if memory.elements is None:
+            lines.append(f"  static {C_TYPES[memory.dtype]} {memory.name}[{max(memory.size, 1)}];")
     for memory in constants.values():
         elements = ", ".join(memory_literal(x, memory.dtype) for x in memory.array)
         lines.append(f"  static const {C_TYPES[memory.dtype]} {memory.name}[] = {{{elements}}};")
