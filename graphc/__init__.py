@@ -9,6 +9,7 @@ from graphc import nn, optim, text
 from graphc.base.errors import CompileError, GraphError, PlanError, RunError
 from graphc.functions import *  # noqa: F403
 from graphc.functions.hints import missing as _missing
+from graphc.gradients.custom import custom_vjp
 from graphc.gradients.reverse import grad, value_and_grad
 from graphc.nn.initialize import seed
 from graphc.program import Buckets, Program, SizedProgram, compile
@@ -36,6 +37,7 @@ __all__ = [
     "SizedProgram",
     "Tensor",
     "compile",
+    "custom_vjp",
     "from_torch",
     "grad",
     "load",
