@@ -12,6 +12,7 @@ import pytest
 import graphc
 from graphc import nn, optim
 from graphc.base.errors import GraphError
+from graphc.ops.custom_gradient import CustomGradient
 from tests.functions.tracing import run
 
 DEVICES = ("reference", "cpu")
@@ -244,6 +245,18 @@ MESSAGES: list[tuple[Callable[..., Any], str]] = [
      "custom_vjp: expected backward to have no side effects, got an update of state"),
 ]
 # fmt: on
+
+
+def test_a_mark_fits_its_rule() -> None:
+    body = graphc.trace(lambda d: 2 * d, graphc.spec(3))
+    mark, three, two = CustomGradient(body, 0, 1), graphc.spec(3), graphc.spec(2)
+    assert mark.infer(three, three) == (three,)
+    message = "custom_gradient: its body takes f32[3], expected f32[2]"
+    with pytest.raises(GraphError, match=f"^{re.escape(message)}$"):
+        mark.infer(three, two)
+    message = "custom_gradient: its body returns f32[3], expected f32[2]"
+    with pytest.raises(GraphError, match=f"^{re.escape(message)}$"):
+        mark.infer(two, three)
 
 
 @pytest.mark.parametrize(("fn", "message"), MESSAGES, ids=[m for _, m in MESSAGES])
