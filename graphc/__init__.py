@@ -10,6 +10,7 @@ from graphc.base.errors import CompileError, GraphError, PlanError, RunError
 from graphc.export import export
 from graphc.functions import *  # noqa: F403
 from graphc.functions.hints import missing as _missing
+from graphc.gradients.custom import custom_vjp
 from graphc.gradients.reverse import grad, value_and_grad
 from graphc.nn.initialize import seed
 from graphc.program import Buckets, Program, SizedProgram, compile
@@ -37,6 +38,7 @@ __all__ = [
     "SizedProgram",
     "Tensor",
     "compile",
+    "custom_vjp",
     "export",
     "from_torch",
     "grad",

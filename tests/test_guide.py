@@ -27,6 +27,7 @@ SECTIONS = [
     "Batches and sequences of any size",
     "Loops over time",
     "Vectorizing with vmap",
+    "Gradients of your own",
     "Generation with a cache",
     "The first call",
     "Saving",
