@@ -177,7 +177,9 @@ def row(name: str, kernels: Sequence[Measured]) -> str:
         return f"| {name} | {len(kernels)} | {len(kernels)} | | | |"
     mean = math.exp(sum(math.log(k.share) for k in known) / len(known))
     least = min(k.share for k in known)
-    whole = sum(k.launches * k.compiled for k in known) / sum(k.launches * k.prebuilt for k in known)
+    whole = sum(k.launches * k.compiled for k in known) / sum(
+        k.launches * k.prebuilt for k in known
+    )
     waiting = len(kernels) - len(known)
     return f"| {name} | {len(kernels)} | {waiting} | {mean:.2f} | {least:.2f} | {whole:.2f} |"
 

@@ -4,8 +4,8 @@ A Python function is traced once to a graph of ops, which is differentiated, opt
 compiled. `compile` is the entry point.
 """
 
+from graphc import data, nn, optim, text
 from graphc import functions as _functions
-from graphc import nn, optim, text
 from graphc.base.errors import CompileError, GraphError, PlanError, RunError
 from graphc.export import export
 from graphc.functions import *  # noqa: F403
@@ -39,6 +39,7 @@ __all__ = [
     "Tensor",
     "compile",
     "custom_vjp",
+    "data",
     "export",
     "from_torch",
     "grad",
