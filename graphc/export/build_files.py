@@ -128,8 +128,8 @@ def _link(module: Module) -> str:
     objects = " ".join(f'"$OUT/{source[:-4]}.o"' for source in sources(module))
     if machine.name == "wasm32":
         return f"""{_C} -c wasm.c -o "$OUT/wasm.o"
-$CC $MACHINE -mexec-model=reactor -Wl,--no-entry -Wl,-z,stack-size=1048576 -s {objects} "$OUT/wasm.o" \\
-  -o "$OUT/{name}.wasm"
+$CC $MACHINE -mexec-model=reactor -Wl,--no-entry -Wl,-z,stack-size=1048576 -s \\
+  {objects} "$OUT/wasm.o" -o "$OUT/{name}.wasm"
 """
     if not machine.hosted:
         return f"""for file in selftest.c weights.c cortex_m.c; do

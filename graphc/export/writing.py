@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -125,7 +124,7 @@ def _new_folder(folder: Path) -> Path:
     """The folder, created if it is missing; GraphError if it is not empty."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if any(os.scandir(folder)):
+        if any(folder.iterdir()):
             raise GraphError(f"export: {folder} is not empty: give a new folder")
     except OSError as error:
         raise GraphError(f"export: cannot write {folder}: {error.strerror}") from None
