@@ -12,7 +12,7 @@ from graphc.base.errors import GraphError
 from graphc.export import build_files, readme, selftest
 from graphc.export.header import Module, header_text, model_text
 from graphc.export.interface import functions_of
-from graphc.export.lowering import lower_for
+from graphc.export.lowering import check_program, lower_for
 from graphc.export.memory import lay_out
 from graphc.export.names import check_name, identifier
 from graphc.export.sources import kernels_of
@@ -91,6 +91,7 @@ def write(
 def _named(programs: Program | Mapping[str, Program]) -> dict[str, Program]:
     """The programs by the names of their functions."""
     if isinstance(programs, Program):
+        check_program(programs)
         return {"run" if programs.update is None else "step": programs}
     if not isinstance(programs, Mapping) or not programs:
         kind = "no programs" if isinstance(programs, Mapping) else type(programs).__name__
@@ -99,6 +100,7 @@ def _named(programs: Program | Mapping[str, Program]) -> dict[str, Program]:
         if not isinstance(program, Program):
             raise GraphError(f"export: {name} expected a program, got {type(program).__name__}")
         check_name("a function's name", name)
+        check_program(program)
         if name in _TAKEN:
             raise GraphError(f"export: a function cannot be called {name}: every export has one")
     return dict(programs)

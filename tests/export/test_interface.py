@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 import graphc
+from benchmarks.exported import build, run, selftest, states
 from graphc import nn, optim
 from graphc.base.errors import GraphError
 from graphc.cli import main
 from graphc.export.header import ERRORS
-from tests.export.harness import build, need_target, run, selftest, states
-from tests.tools import need_command
+from tests.export.harness import need_target
+from tests.support.guide import blocks
+from tests.tools import need_command, run_python
 
 X = graphc.spec((4, 3))
 
@@ -293,10 +295,10 @@ def test_what_cannot_be_exported(tmp_path: Path) -> None:
         graphc.compile(square, graphc.spec(("n", 3)), device="cpu"),
         r"export: function is for any size, an export is for one: export what its at\(\) returns",
     )
-    told = graphc.compile(lambda x: graphc.show(x, print) + 1, X, device="cpu")
+    told = graphc.compile(lambda x: graphc.show(x, "x") + 1, X, device="cpu")
     refused(
         told,
-        "export: function calls functions of Python by graphc.show: remove these calls",
+        "export: function prints by graphc.show: use graphc.tap, whose values become outputs",
     )
     program = graphc.compile(square, X, device="cpu")
     refused({}, "export: expected a program, or a dict of programs by name, got no programs")
@@ -332,3 +334,11 @@ def test_the_command_line(tmp_path: Path, capsys: Any) -> None:
     assert (folder / "linear.h").exists()
     assert main(words) == 1
     assert capsys.readouterr().err.endswith(f"{folder} is not empty: give a new folder\n")
+
+
+def test_the_page_runs(tmp_path: Path) -> None:
+    (block,) = [text for _, text in blocks("docs/export.md")]
+    run_python("-c", block, folder=tmp_path)
+    for folder in ("training", "both"):
+        assert (tmp_path / folder / "line.h").exists()
+    assert "line_train_inputs" in (tmp_path / "both" / "line.h").read_text()

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import graphc
+from benchmarks.exported import CROSS, X86, selftest, states
+from benchmarks.exported_models import MODELS, STEPS, training_step
 from graphc.export.targets import MACHINES
-from tests.export.harness import CROSS, X86, selftest, states
-from tests.export.models import MODELS, STEPS, training_step
+from tests.export.harness import need_target
 from tests.random_programs import RandomProgram
 
 QUICK = ("gpt",)
@@ -23,8 +24,8 @@ QUICK = ("gpt",)
 )
 def test_ten_training_steps(name: str, target: str, tmp_path: Path) -> None:
     step, batches = training_step(name)
-    inputs = None if name == "lenet" else batches
-    step.export(tmp_path / "made", target, name=name, calls=STEPS, inputs=inputs)
+    step.export(tmp_path / "made", target, name=name, calls=STEPS, inputs=batches)
+    need_target(target)
     lines = selftest(tmp_path / "made", name, target)
     assert len(set(states(lines))) == STEPS
 
@@ -83,6 +84,7 @@ def test_kernels_of_all_kinds(target: str, tmp_path: Path) -> None:
         for f in (functions, narrow, wide, integers, orders)
     }
     graphc.export(programs, tmp_path / "made", target, name="kinds", calls=2)
+    need_target(target)
     selftest(tmp_path / "made", "kinds", target)
 
 
@@ -93,4 +95,5 @@ def test_random_programs(target: str, tmp_path: Path) -> None:
         made = RandomProgram(seed)
         programs[f"seed{seed}"] = graphc.compile(made, *made.specs, device="cpu")
     graphc.export(programs, tmp_path / "made", target, name="random_programs", calls=1)
+    need_target(target)
     selftest(tmp_path / "made", "random_programs", target)
