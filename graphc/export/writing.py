@@ -14,7 +14,7 @@ from graphc.export.header import Module, header_text, model_text
 from graphc.export.interface import functions_of
 from graphc.export.lowering import check_program, lower_for
 from graphc.export.memory import lay_out
-from graphc.export.names import check_name, identifier
+from graphc.export.names import check_name, filled, identifier
 from graphc.export.sources import kernels_of
 from graphc.export.targets import Machine, find_machine
 from graphc.export.wasm import wasm_files
@@ -58,6 +58,7 @@ def write(
         kernels=kernels_of(prefix, entries, machine),
         threads=threads,
         flush=flush,
+        weights_in_code=weights_in_code,
         version=graphc.__version__,
     )
     weights = memory.state.image() + memory.constants.image()
@@ -67,7 +68,7 @@ def write(
         f"{prefix}.weights": weights,
         "model.cpp": model_text(module),
         "README.md": readme.readme_text(module),
-        "CMakeLists.txt": build_files.cmake_text(module, weights_in_code),
+        "CMakeLists.txt": build_files.cmake_text(module),
         "build.sh": build_files.script_text(module),
         "selftest.c": selftest.selftest_text(module, test),
         "include/graphc/state.h": _native("state.h"),
@@ -135,8 +136,8 @@ def _new_folder(folder: Path) -> Path:
 
 def _bare(module: Module, calls: int) -> dict[str, str]:
     """What a machine without an operating system starts with."""
-    text = _native("cortex_m.c").replace("CALLS", str(calls))
-    text = text.replace("UPPER", module.upper).replace("NAME", module.name)
+    words = {"CALLS": str(calls), "UPPER": module.upper, "NAME": module.name}
+    text = filled(_native("cortex_m.c"), words)
     return {"cortex_m.c": text, "cortex_m.ld": _native("cortex_m.ld")}
 
 

@@ -342,3 +342,19 @@ def test_the_page_runs(tmp_path: Path) -> None:
     for folder in ("training", "both"):
         assert (tmp_path / folder / "line.h").exists()
     assert "line_train_inputs" in (tmp_path / "both" / "line.h").read_text()
+
+
+def test_any_name_and_an_array_of_the_weights(tmp_path: Path) -> None:
+    """Names of arguments and results may be words of C, differ in case or hold anything."""
+    need_target("x86-64")
+
+    def function(x: Any) -> Any:
+        first, second = x["a */ b\\"], x["int"]
+        return {"NAME": first + second, "name": x["2"] * 2, "a\nb": second, "": first - 1}
+
+    specs = {"a */ b\\": X, "int": X, "2": X}
+    program = graphc.compile(function, specs, device="cpu")
+    program.export(tmp_path / "made", name="UPPER_NAME", weights_in_code=True, calls=1)
+    assert states(selftest(tmp_path / "made", "UPPER_NAME", "x86-64"))
+    program.export(tmp_path / "module", "wasm32", name="CALLS")
+    assert "CALLS_run(&model" in (tmp_path / "module" / "wasm.c").read_text()

@@ -10,14 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.exported import X86, build, run, selftest
+from benchmarks.exported import X86, build, run
 from benchmarks.exported_models import MODELS, STEPS, training_step
-from graphc.export import lowering
 from graphc.export.lowering import lower_for
 from graphc.export.memory import lay_out
 from graphc.export.targets import find_machine
-from graphc.program.loading import make_plan_of
-from graphc.runtime.plan.plan import Loop
 from tests.export.harness import need_target
 
 DRIVER = """
@@ -141,17 +138,3 @@ def test_they_are_small_and_need_nothing_but_memcpy_and_memset(tmp_path: Path) -
         wanted = {line.split()[-1] for line in listed.splitlines() if " U " in line}
         wanted = {symbol for symbol in wanted if not symbol.startswith(f"{name}_")}
         assert wanted <= {"memcpy", "memset"}
-
-
-def test_stages_of_loops_that_run_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With several streams, loops of equal length become one of several stages."""
-    need_target("x86-64-avx2")
-    step, batches = training_step("lstm")
-    monkeypatch.setattr(
-        lowering, "make_plan_of", lambda graph, target, streams: make_plan_of(graph, target, 4)
-    )
-    (entry,) = lower_for(find_machine("x86-64-avx2"), {"step": step})
-    assert any(isinstance(s, Loop) and s.stages > 1 for s in entry.plan.steps)
-    step.export(tmp_path / "made", "x86-64-avx2", name="lstm", calls=3, inputs=batches)
-    assert "if (t0 >= 1" in (tmp_path / "made" / "model.cpp").read_text()
-    assert selftest(tmp_path / "made", "lstm", "x86-64-avx2")
