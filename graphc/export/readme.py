@@ -103,15 +103,17 @@ def _script(module: Module) -> str:
     inputs = ", ".join(p.symbol for p in function.inputs)
     outputs = ", ".join(p.symbol for p in function.outputs)
     return f"""```js
-import {{ load }} from "./{name}.mjs";
+import {{ fuses, load }} from "./{name}.mjs";
 
 const weights = await (await fetch("{name}.weights")).arrayBuffer();
-const model = await load("build/{name}.wasm", weights);
+const model = await load(`build/{name}${{fuses() ? ".fma" : ""}}.wasm`, weights);
 const {{ {outputs} }} = model.{function.entry.name}({{ {inputs} }}); // arrays
 const saved = model.save(); // bytes, for model.restore(saved) on any machine
 ```
 
-`{name}.d.mts` has the types, `model.state` views of the state by name."""
+`{name}.fma.wasm` has the fused multiply-add of relaxed SIMD, where the engine rounds it once, which
+`fuses` finds out; the other module has the same bits, but takes many times as long. `{name}.d.mts`
+has the types, `model.state` views of the state by name."""
 
 
 def _program(module: Module) -> str:

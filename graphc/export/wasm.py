@@ -199,6 +199,10 @@ def _types(module: Module) -> Iterator[str]:
         yield f'  inputs(name: "{own}"): {{ {fields} }};'
     yield "}"
     yield ""
+    yield f"/** Whether multiply-adds are rounded once here: then {name}.fma.wasm computes the same"
+    yield f"    bits as {name}.wasm, several times as fast. */"
+    yield "export declare function fuses(): boolean;"
+    yield ""
     yield f"/** Loads {name}.wasm, a URL, response, bytes or module, with its weights' bytes. */"
     yield "export declare function load("
     yield "  wasm: string | URL | Response | Promise<Response> | BufferSource | WebAssembly.Module,"

@@ -23,6 +23,22 @@ export async function load(wasm, weights) {
   return new Model(await instantiate(await wasm), weights);
 }
 
+// f(a, b, c) is a * b + c by the f32x4.relaxed_madd of relaxed SIMD.
+const madd = new Uint8Array([
+  0x00, 0x61, 0x73, 0x6d, 0x01, 0x00, 0x00, 0x00, 0x01, 0x08, 0x01, 0x60, 0x03, 0x7d, 0x7d, 0x7d,
+  0x01, 0x7d, 0x03, 0x02, 0x01, 0x00, 0x07, 0x05, 0x01, 0x01, 0x66, 0x00, 0x00, 0x0a, 0x16, 0x01,
+  0x14, 0x00, 0x20, 0x00, 0xfd, 0x13, 0x20, 0x01, 0xfd, 0x13, 0x20, 0x02, 0xfd, 0x13, 0xfd, 0x85,
+  0x02, 0xfd, 0x1f, 0x00, 0x0b,
+]);
+
+// Whether multiply-adds are rounded once here: then NAME.fma.wasm computes the same bits as
+// NAME.wasm, several times as fast. The standard leaves it to the engine and its processor.
+export function fuses() {
+  if (!WebAssembly.validate(madd)) return false;
+  const { f } = new WebAssembly.Instance(new WebAssembly.Module(madd)).exports;
+  return f(1 + 2 ** -12, 1 + 2 ** -12, -1 - 2 ** -11) === 2 ** -24;
+}
+
 async function instantiate(wasm) {
   if (typeof wasm === "string" || wasm instanceof URL) wasm = await fetch(wasm);
   if (typeof Response !== "undefined" && wasm instanceof Response) wasm = await wasm.arrayBuffer();
