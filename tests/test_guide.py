@@ -28,6 +28,7 @@ SECTIONS = [
     "Loops over time",
     "Vectorizing with vmap",
     "Gradients of your own",
+    "Jacobians and second derivatives",
     "Generation with a cache",
     "The first call",
     "Saving",
