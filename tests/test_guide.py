@@ -26,6 +26,7 @@ SECTIONS = [
     "Several programs on one model",
     "Batches and sequences of any size",
     "Loops over time",
+    "Loops that end by data, and branches",
     "Vectorizing with vmap",
     "Gradients of your own",
     "Jacobians and second derivatives",

@@ -14,7 +14,7 @@ from typing import Any
 
 from graphc.base.source_lines import error
 from graphc.functions import as_tensor, zeros_like
-from graphc.functions.array.loops import BodyBuilder
+from graphc.functions.array.looping import BodyBuilder
 from graphc.gradients.copying import repeat
 from graphc.gradients.pairing import described, paired
 from graphc.ir import FLOATS, Type, Value, tree
