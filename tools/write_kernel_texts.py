@@ -75,12 +75,15 @@ def unbuilt(target: Target | None) -> Iterator[None]:
     neither built nor remembered."""
     nothing = contextlib.nullcontext(lambda: None)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(patch.dict("os.environ", {"GRAPHC_PLAN_CACHE": "0"}))
+        settings = {"GRAPHC_PLAN_CACHE": "0", "GRAPHC_TIER": "1"}
+        stack.enter_context(patch.dict("os.environ", settings))
         if target is not None:
             stack.enter_context(patch.object(shared_objects, "cpu_target", lambda: target))
             stack.enter_context(patch.object(shared_objects, "begin_player", lambda: None))
             stack.enter_context(patch.object(translation_units, "building", lambda _: nothing))
-            stack.enter_context(patch.object(executable, "load", MagicMock()))
+            loaded = MagicMock()
+            loaded.return_value.first.note = ""
+            stack.enter_context(patch.object(executable, "load", loaded))
         yield
 
 
