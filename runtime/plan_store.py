@@ -19,7 +19,6 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,6 +26,7 @@ import numpy as np
 
 from graphc.base.config import Config
 from graphc.base.dtypes import Array
+from graphc.base.records import dataclass
 from graphc.base.target import Target
 from graphc.ir import DTYPES, Graph, Layout, dtype_name
 from graphc.ir.state import PackedBuffer, StateBuffer

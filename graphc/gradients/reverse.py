@@ -8,10 +8,10 @@ broadcasting.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 from graphc import functions
+from graphc.base.records import replace
 from graphc.base.source_lines import error
 from graphc.gradients.scan import scan_gradient
 from graphc.gradients.vocabulary import Vocabulary

@@ -9,8 +9,8 @@ scan should rather store is decided later, by the pass store_or_recompute.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
+from graphc.base.records import replace
 from graphc.functions import zeros_like
 from graphc.functions.array.loops import BodyBuilder
 from graphc.ir import FLOATS, Node, Value

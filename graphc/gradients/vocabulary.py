@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from graphc import functions, ops
+from graphc.base.records import dataclass
 from graphc.ir import Graph, Node, Value
 from graphc.ir.vocabulary import Body, Operation, Tensors
 from graphc.ir.vocabulary import Tensor as Traced

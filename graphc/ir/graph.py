@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from graphc.base.errors import BUGS, GraphError, described
+from graphc.base.records import dataclass
 from graphc.ir.op import Op
 from graphc.ir.types import DTYPES, Type, Value, Where
 

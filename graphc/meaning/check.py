@@ -12,9 +12,9 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from graphc.base.errors import GraphError
+from graphc.base.records import dataclass
 from graphc.ir import Array, Graph, Node, Value
 from graphc.meaning.table import Term, TooLargeError
 from graphc.meaning.terms import Terms

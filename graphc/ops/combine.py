@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from graphc.base.records import dataclass
 from graphc.ir import DTYPES, FLOATS
 
 

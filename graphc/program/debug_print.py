@@ -7,12 +7,12 @@ scans and vmap they cover all iterations and samples.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from graphc import functions as f
 from graphc.base.dtypes import Array
+from graphc.base.records import dataclass
 from graphc.base.source_lines import error, user_line
 from graphc.ir import FLOATS, TensorLike
 from graphc.trace import Tensor, current_builder

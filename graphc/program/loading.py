@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import reduce
 from importlib.util import find_spec
 from operator import or_
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from graphc.base import config
 from graphc.base.errors import RunError
 from graphc.base.messages import decide
+from graphc.base.records import replace
 from graphc.base.target import Target
 from graphc.ir import Graph
 from graphc.ir.failures import stage

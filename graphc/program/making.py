@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from graphc.base import config
 from graphc.base.files import unused_folder
 from graphc.base.messages import decide
+from graphc.base.records import dataclass, replace
 from graphc.base.target import Target
 from graphc.ir import Graph
 from graphc.ir.failures import stage

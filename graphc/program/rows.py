@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from graphc.base.records import dataclass
 from graphc.ir import Graph, Node, Value, tree
 from graphc.ir.rewrite import drop_dead
 from graphc.ops.axes import SUMMED

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
+from graphc.base.records import replace
 from graphc.ir import FLOATS, NARROW
 from graphc.kernels.c.reductions import WORDS, Partials, partials_behind
 from graphc.kernels.loops.language import Alloc, At, Barrier, Loop, Memory, Nest, Step, Unless

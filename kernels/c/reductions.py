@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from graphc.base.records import dataclass
 from graphc.ir.sum_order import SumLoop, SumOrder
 from graphc.kernels.loops.language import Loop, ending, walk
 from graphc.kernels.program.access import Domain

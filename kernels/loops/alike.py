@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
+from graphc.base.records import replace
 from graphc.kernels.loops.language import At, Loop, Nest, Step, Unless
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.body.statement import Statement

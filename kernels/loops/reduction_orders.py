@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
+from graphc.base.records import replace
 from graphc.ir import FLOATS, Graph, Node
 from graphc.ir.sum_order import LANES, SumLoop, SumOrder
 from graphc.kernels.loops.rewrites import in_sum_order

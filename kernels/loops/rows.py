@@ -14,10 +14,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from functools import cached_property
 from typing import TypeGuard
 
+from graphc.base.records import dataclass, replace
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.loops.language import Alloc, Loop, Nest, Step, walk
 from graphc.kernels.loops.plain import memory_of

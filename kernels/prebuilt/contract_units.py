@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from graphc.base.records import dataclass
 
 LINE = 16
 """Elements of a register of 64 bytes, and of a block of lanes."""

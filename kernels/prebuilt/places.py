@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 
 import numpy as np
 
+from graphc.base.records import dataclass, replace
 from graphc.ir import DTYPES
 from graphc.ir.types import dtype_name
 from graphc.kernels.prebuilt.operations import KINDS, Operation, conversion, operations

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import replace
 
+from graphc.base.records import replace
 from graphc.base.target import Target
 from graphc.ir import Node
 from graphc.ir.sum_order import SumOrder

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from graphc.base.records import dataclass
 from graphc.ir.sum_order import SumOrder
 from graphc.kernels.loops.rows import Rows
 from graphc.kernels.prebuilt.places import Memory

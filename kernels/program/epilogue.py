@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
+from graphc.base.records import dataclass, replace
 from graphc.ir import Graph, Node, Value
 from graphc.ir.sections import sections_of_sums
 from graphc.kernels.program.access import AffineIndex, Domain, linear_index, merge_axes

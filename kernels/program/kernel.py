@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
 
+from graphc.base.records import dataclass, replace
 from graphc.ir import Node, Value
 from graphc.kernels.program.calls import Call
 from graphc.ops.fused import KernelNode

@@ -16,8 +16,9 @@ import itertools
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 
+from graphc.base.records import dataclass, replace
 from graphc.ir import Graph, Node, Type, Value
 from graphc.ir.sections import Sections
 from graphc.ops.base import Affine, Contraction, Op, View

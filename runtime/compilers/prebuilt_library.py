@@ -12,11 +12,11 @@ import contextlib
 import ctypes
 import functools
 import hashlib
-from dataclasses import dataclass
 from pathlib import Path
 
 from graphc.base.config import cache_dir
 from graphc.base.errors import CompileError
+from graphc.base.records import dataclass
 from graphc.runtime.compilers import cache
 from graphc.runtime.compilers.compiler import (
     BackgroundThread,

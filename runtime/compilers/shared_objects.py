@@ -20,7 +20,6 @@ import sys
 import sysconfig
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +27,7 @@ import numpy as np
 from graphc.base import config
 from graphc.base.errors import CompileError
 from graphc.base.messages import log
+from graphc.base.records import dataclass, replace
 from graphc.base.target import Target
 from graphc.runtime.compilers import cache
 from graphc.runtime.compilers.compiler import (

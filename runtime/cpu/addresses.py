@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from graphc.base.dtypes import Array
 from graphc.base.errors import RunError
+from graphc.base.records import replace
 from graphc.ir import Type
 from graphc.ir.state import StateBuffer, aligned_empty
 from graphc.runtime.cpu.player import RelativeAddress

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from graphc.base.dtypes import Array
 from graphc.base.errors import RunError
 from graphc.base.locks import HOST, refuse_reentry
+from graphc.base.records import replace
 from graphc.ir import Graph, Node, Type
 from graphc.ir.state import PackedBuffer, StateBuffer, elements, wrote
 from graphc.runtime.checks.nan import (

@@ -11,13 +11,13 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from graphc.base.config import denormals
 from graphc.base.errors import PlanError, RunError
+from graphc.base.records import dataclass, replace
 from graphc.runtime.compilers.shared_objects import player_library
 from graphc.runtime.cpu.caller import find_caller
 from graphc.runtime.plan.plan import (

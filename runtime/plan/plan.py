@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
+from graphc.base.records import dataclass
 from graphc.ir import Value, Where
 from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.plan.certificate import Certificate

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from itertools import islice
 
 from graphc.base.bits import bits
+from graphc.base.records import dataclass, replace
 from graphc.runtime.planner.concurrency import Demand, OverlapSimulation, spent
 from graphc.runtime.planner.serial_order import ancestors
 from graphc.runtime.planner.tasks import Tasks

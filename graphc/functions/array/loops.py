@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from graphc import ops
+from graphc.base.records import replace
 from graphc.functions.array.tensors import as_tensor, error, is_integer
 from graphc.ir import Type, Value, tree
 from graphc.ir.state import StateBuffer

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import ClassVar, TypeVar
 
 import numpy as np
 
 from graphc.base.errors import GraphError
+from graphc.base.records import dataclass, replace
 from graphc.ir import Graph, Layout, Node, Type, Value, verify
 from graphc.ir.interpret import evaluate
 from graphc.ir.vocabulary import Tensors, Vocabulary

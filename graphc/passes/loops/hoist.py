@@ -17,8 +17,8 @@ in loops falls with every move.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
+from graphc.base.records import replace
 from graphc.base.target import Target
 from graphc.gradients.vocabulary import Known, Vocabulary
 from graphc.ir import Graph, Names, Node, Value

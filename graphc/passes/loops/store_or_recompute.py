@@ -14,9 +14,9 @@ stack in the form of the value that was sliced.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from graphc.base.messages import decide
+from graphc.base.records import replace
 from graphc.base.target import Target
 from graphc.ir import Graph, Names, Node, Value
 from graphc.ir.rewrite import drop_dead, substitute, topological

@@ -6,8 +6,7 @@ whose pieces a kernel writes in place: then no array of the full size holds zero
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from graphc.base.records import dataclass
 from graphc.ir import Node, Value
 from graphc.ops.join import Concat, Pad
 from graphc.ops.pointwise.arithmetic import Add

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from graphc.base.records import replace
 from graphc.ir import Graph, Node, Value
 from graphc.ir.rewrite import drop_dead, substitute
 from graphc.ops.loops.scan import Scan, bodies

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from graphc.base.records import dataclass
 from graphc.ir import Names, Node, Value
 from graphc.ops.base import Array, Op
 from graphc.passes.rewriting.measure import Weights

@@ -7,8 +7,7 @@ differs.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from graphc.base.records import replace
 from graphc.ir import Type
 from graphc.kernels.program.nest import Nest, Read
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from graphc.base.records import dataclass
 from graphc.ir import Graph
 from graphc.ir.sections import sections_of_sums
 from graphc.kernels.program.access import Domain

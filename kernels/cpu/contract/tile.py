@@ -8,9 +8,9 @@ registers).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
+from graphc.base.records import dataclass
 from graphc.base.target import Target
 from graphc.kernels.program.nest import Border, Nest, Read, Window
 

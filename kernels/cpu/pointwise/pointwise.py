@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from graphc.base.records import dataclass
 from graphc.base.target import Target
 from graphc.ir import Graph, Value
 from graphc.kernels.cpu.shared.kernel_source import (

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from graphc.base.records import dataclass
 from graphc.kernels.cuda.contract.access import UNTESTED, Factor, OperandAccess, position
 from graphc.kernels.cuda.contract.contract import Problem
 from graphc.kernels.cuda.contract.tiles.tensor_tiles import GeneralTile, room_in_l1

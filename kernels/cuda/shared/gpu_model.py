@@ -7,7 +7,7 @@ assumptions are marked as such.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from graphc.base.records import dataclass
 
 
 @dataclass(frozen=True)

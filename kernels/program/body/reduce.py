@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
+from graphc.base.records import dataclass, replace
 from graphc.ir.sum_order import SumOrder
 from graphc.kernels.program.body.statement import Address, Statement
 from graphc.ops.combine import end_of

@@ -23,8 +23,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 
+from graphc.base.records import dataclass, replace
 from graphc.base.target import Kind, kind_of
 from graphc.kernels.lower import joined_kernel
 from graphc.kernels.program.body.names import identifier
