@@ -7,14 +7,17 @@ structural: two graphs are equal when they print the same, source positions incl
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
-from typing import ClassVar
+from typing import ClassVar, Concatenate, ParamSpec, TypeVar
 
 from graphc.base.errors import BUGS, GraphError, described
 from graphc.base.records import dataclass
 from graphc.ir.op import Op
 from graphc.ir.types import DTYPES, Type, Value, Where
+
+Rest = ParamSpec("Rest")
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Node:
         """The output types that the op infers from its inputs, computed once; see `infer_types`."""
         return infer_types(self.op, [v.type for v in self.inputs])
 
-    @property
+    @functools.cached_property
     def is_free(self) -> bool:
         """Whether a kernel computes this node where it reads it, at no cost."""
         return self.op.is_free(*(v.type for v in self.inputs))
@@ -60,6 +63,10 @@ class Graph:
 
     written: ClassVar[Callable[[Graph], str]]
     """Set by `graphc.text`, which stands above ops."""
+
+    def __hash__(self) -> int:
+        # Bodies are looked up often, and few have one name.
+        return hash((self.name, len(self.nodes)))
 
     def __str__(self) -> str:
         return Graph.written(self)
@@ -100,6 +107,25 @@ class Graph:
         return frozenset(self.inputs)
 
 
+def remembered(
+    function: Callable[Concatenate[Graph, Rest], Found],
+) -> Callable[Concatenate[Graph, Rest], Found]:
+    """Return `function` of a graph and more, computed once for each graph and the rest.
+
+    What it has found must not be changed, and lives as long as the graph.
+    """
+
+    @functools.wraps(function)
+    def of_graph(graph: Graph, *rest: Rest.args, **named: Rest.kwargs) -> Found:
+        known: dict[object, Found] = vars(graph).setdefault("_found", {})
+        asked = function, rest, tuple(named.items())
+        if asked not in known:
+            known[asked] = function(graph, *rest, **named)
+        return known[asked]
+
+    return of_graph
+
+
 def infer_types(op: Op, inputs: Sequence[Type]) -> tuple[Type, ...]:
     """Return the types of `op.infer` for inputs of these types.
 
@@ -138,26 +164,27 @@ def verify(graph: Graph) -> None:
             raise GraphError(f"{value} is defined twice")
         defined[value.name] = value
 
-    def use(value: Value, by: str) -> None:
-        if defined.get(value.name) != value:
-            raise GraphError(f"{by} reads {value} : {value.type}, which is not defined before it")
+    def use(values: Iterable[Value], by: str) -> None:
+        for value in values:
+            found = defined.get(value.name)
+            if found is not value and found != value:
+                raise GraphError(
+                    f"{by} reads {value} : {value.type}, which is not defined before it"
+                )
 
     try:
         for value in (*graph.inputs, *graph.state):
             define(value)
         for node in graph.nodes:
-            for value in node.inputs:
-                use(value, node.op.name)
-            got = [(v.type.shape, v.type.dtype) for v in node.outputs]
-            if got != [(t.shape, t.dtype) for t in node.inferred]:
+            use(node.inputs, node.op.name)
+            if not _alike(node.inferred, [v.type for v in node.outputs]):
                 raise GraphError(
                     f"{node.op.name} infers {', '.join(map(str, node.inferred))}, "
                     f"its outputs are {', '.join(str(v.type) for v in node.outputs)}"
                 )
             for value in node.outputs:
                 define(value)
-        for value in graph.results:
-            use(value, "the end of the graph")
+        use(graph.results, "the end of the graph")
         state = set(graph.state)
         for old, new in graph.updates:
             if old not in state:
@@ -167,3 +194,13 @@ def verify(graph: Graph) -> None:
     except GraphError as error:
         error.add_note(str(graph))
         raise
+
+
+def _alike(types: Sequence[Type], others: Sequence[Type]) -> bool:
+    """Return whether as many types have the same shapes and dtypes, whatever their layouts."""
+    if len(types) != len(others):
+        return False
+    for one, other in zip(types, others, strict=True):
+        if one is not other and (one.dtype != other.dtype or one.shape != other.shape):
+            return False
+    return True

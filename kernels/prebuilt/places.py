@@ -7,7 +7,7 @@ from dataclasses import field
 
 import numpy as np
 
-from graphc.base.records import dataclass, replace
+from graphc.base.records import dataclass
 from graphc.ir import DTYPES
 from graphc.ir.types import dtype_name
 from graphc.kernels.prebuilt.operations import KINDS, Operation, conversion, operations
@@ -103,8 +103,11 @@ class Instruction:
 
     def renamed(self, places: Mapping[int, int]) -> Instruction:
         """The instruction with other places."""
+        if places.keys().isdisjoint((self.result, *self.operands)):
+            return self
         operands = tuple(places.get(p, p) for p in self.operands)
-        return replace(self, result=places.get(self.result, self.result), operands=operands)
+        result = places.get(self.result, self.result)
+        return Instruction(self.kind, result, operands, self.axes, self.settings, self.moves)
 
 
 @dataclass

@@ -20,6 +20,7 @@ from dataclasses import field
 
 from graphc.base.records import dataclass, replace
 from graphc.ir import Graph, Node, Type, Value
+from graphc.ir.graph import remembered
 from graphc.ir.sections import Sections
 from graphc.ops.base import Affine, Contraction, Op, View
 from graphc.ops.base import Operand as OperandIndex
@@ -175,6 +176,7 @@ class Nest:
         return math.prod(self.axes[a].extent for a in axes)
 
 
+@remembered
 def contraction_nest(body: Graph, lanes: bool = True) -> Nest:
     """The nest of the one contraction of `body`.
 

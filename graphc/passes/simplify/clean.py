@@ -18,7 +18,7 @@ from graphc.ir import Graph, Node, Value
 from graphc.ir.rewrite import drop_dead, names_of, reading, resolve, substitute
 from graphc.ops.base import Op
 from graphc.ops.constant import Constant
-from graphc.passes.rewriting.measure import measure, must_fall
+from graphc.passes.rewriting.measure import Measure, measure, must_fall
 from graphc.passes.simplify.algebra import rules_of
 from graphc.passes.simplify.prune_scans import prune_scans
 from graphc.passes.simplify.sweep import Sweep
@@ -38,12 +38,12 @@ def clean(graph: Graph, target: Target) -> Graph:
 
 
 def _until_stable(name: str, graph: Graph, differentiates: bool) -> Graph:
-    before = measure(graph)
+    before: Measure | None = None
     while True:
         cleaned = prune_scans(drop_dead(_sweep(name, graph, differentiates)))
         if cleaned == graph:
             return graph
-        after = measure(cleaned)
+        before, after = before or measure(graph), measure(cleaned)
         must_fall(name, "a sweep", before, after, graph.nodes[-1])
         graph, before = cleaned, after
 
@@ -52,8 +52,10 @@ def _sweep(name: str, graph: Graph, differentiates: bool) -> Graph:
     sweep = Sweep(names_of(graph), _shared(graph))
     seen: dict[tuple[Op, tuple[Value, ...]], Node] = {}
     for original in graph.nodes:
-        inputs = tuple(resolve(v, sweep.substitution) for v in original.inputs)
-        node = reading(original, inputs)
+        node = original
+        if not sweep.substitution.keys().isdisjoint(original.inputs):
+            inputs = tuple(resolve(v, sweep.substitution) for v in original.inputs)
+            node = reading(original, inputs)
         stays = differentiates and node.op.stops_gradient
         replacement = None if stays else _replacement(name, node, sweep)
         if replacement is not None:
@@ -91,10 +93,13 @@ def fold(node: Node, sweep: Sweep) -> Value | None:
     """A constant in place of an op on constants alone."""
     if node.op.is_source or len(node.outputs) != 1:
         return None
+    arrays = []
+    for value in node.inputs:
+        array = sweep.constant(value)
+        if array is None:
+            return None
+        arrays.append(array)
     if node.output.type.size > FOLD_LIMIT:
-        return None
-    arrays = [a for v in node.inputs if (a := sweep.constant(v)) is not None]
-    if len(arrays) != len(node.inputs):
         return None
     if node.output.type.size > max((a.size for a in arrays), default=1):
         return None  # a broadcast of a scalar is better made where it is read

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-
 from graphc.ir import Graph
+from graphc.ir.graph import remembered
 from graphc.kernels.cpu.pointwise.pointwise import lane_cost
 from graphc.kernels.loops.reduction_orders import row_lanes
 from graphc.kernels.loops.rows import Rows, find_rows, reduced_shape
 from graphc.kernels.program.access import Domain
 
 
-@functools.lru_cache(maxsize=256)
+@remembered
 def vectorized_rows(body: Graph, width: int) -> Rows:
     """The rows of `body` with the cheapest axis in the lanes of those that the order allows."""
     shape = reduced_shape(body) or (1,)

@@ -36,6 +36,7 @@ class Pointers(dict[Value, str]):
         return {name: value for value, name in self.items()}
 
 
+@functools.lru_cache(maxsize=4096)
 def identifier(name: str) -> str:
     """`name` as a C identifier without double or outer underscores: d.conv1 -> d_conv1."""
     plain = re.sub(r"[^0-9A-Za-z]+", "_", name).strip("_") or "value"
