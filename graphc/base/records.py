@@ -98,7 +98,7 @@ def _own_fields(cls: Any) -> dict[str, Any]:
         return {}
     given = {name: vars(cls)[name] for name in annotations if name in vars(cls)}
     members = {**given, "__annotations__": annotations, "__module__": cls.__module__}
-    plain: Any = type("_", (), members)
+    plain: Any = type("_", (), {**members, "__doc__": "Has one, else it would be made."})
     dataclasses.dataclass(init=False, repr=False, eq=False)(plain)
     found: dict[str, Any] = plain.__dataclass_fields__
     return found

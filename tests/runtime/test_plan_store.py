@@ -213,7 +213,7 @@ def test_the_environment_and_the_sources_are_part_of_the_key(
     monkeypatch.setenv("GRAPHC_NUM_THREADS", "7")
     small()
     assert len(files(folder)) == 2
-    monkeypatch.setattr(plan_store, "sources_digest", lambda: "other sources")
+    monkeypatch.setattr(plan_store, "sources_stamp", lambda: "other sources")
     small()
     monkeypatch.setattr(plan_store, "toolchain", lambda: "other compiler")
     small()
