@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import ClassVar, Concatenate, ParamSpec, TypeVar
 
 from graphc.base.errors import BUGS, GraphError, described
-from graphc.base.records import dataclass
+from graphc.base.records import cached_property, dataclass
 from graphc.ir.op import Op
 from graphc.ir.types import DTYPES, Type, Value, Where
 
@@ -35,12 +35,12 @@ class Node:
         assert len(self.outputs) == 1, f"{self.op.name} has {len(self.outputs)} outputs"
         return self.outputs[0]
 
-    @functools.cached_property
+    @cached_property
     def inferred(self) -> tuple[Type, ...]:
         """The output types that the op infers from its inputs, computed once; see `infer_types`."""
         return infer_types(self.op, [v.type for v in self.inputs])
 
-    @functools.cached_property
+    @cached_property
     def is_free(self) -> bool:
         """Whether a kernel computes this node where it reads it, at no cost."""
         return self.op.is_free(*(v.type for v in self.inputs))
@@ -77,7 +77,7 @@ class Graph:
         title = f"graph {self.name}: {len(self.inputs)} inputs, {len(self.state)} pieces of state, "
         return details(f"{title}{len(self.nodes)} nodes", str(self))
 
-    @functools.cached_property
+    @cached_property
     def producers(self) -> dict[Value, Node]:
         """The node that defines each value."""
         return {v: n for n in self.nodes for v in n.outputs}
@@ -91,17 +91,17 @@ class Graph:
                 readers.setdefault(value, []).append(node)
         return readers
 
-    @functools.cached_property
+    @cached_property
     def results(self) -> tuple[Value, ...]:
         """The values that must exist at the end: the outputs and the new values of the state."""
         return *self.outputs, *(new for _, new in self.updates)
 
-    @functools.cached_property
+    @cached_property
     def result_set(self) -> frozenset[Value]:
         """`results`, where one asks whether a value is among them."""
         return frozenset(self.results)
 
-    @functools.cached_property
+    @cached_property
     def input_set(self) -> frozenset[Value]:
         """The inputs, where one asks whether a value is among them."""
         return frozenset(self.inputs)
@@ -124,6 +124,14 @@ def remembered(
         return known[asked]
 
     return of_graph
+
+
+def known_of(graph: Graph, other: Graph, *functions: Callable[..., object]) -> Graph:
+    """Return `graph`, of which these `remembered` functions find what they found of `other`."""
+    own = {function.__wrapped__ for function in functions}  # type: ignore[attr-defined]
+    found = vars(other).get("_found", {}).items()
+    vars(graph).setdefault("_found", {}).update({k: v for k, v in found if k[0] in own})
+    return graph
 
 
 def infer_types(op: Op, inputs: Sequence[Type]) -> tuple[Type, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from graphc.base import html
 from graphc.base.dtypes import shown
 from graphc.base.errors import GraphError
 from graphc.base.locks import refuse_reentry
+from graphc.base.records import cached_property
 from graphc.base.source_lines import error
 from graphc.base.target import SIMULATOR, Target
 from graphc.ir import Array, Graph, tree
@@ -95,7 +95,7 @@ class Program(ProgramState):
 
             self._check_bounds = BoundsCheck(traced.builder)
 
-    @functools.cached_property
+    @cached_property
     def stages(self) -> dict[str, Graph]:
         """A dict from the name of each pass to the graph after it.
 

@@ -22,15 +22,16 @@ from dataclasses import field
 
 from graphc.base.records import dataclass, replace
 from graphc.ir import FLOATS, Graph, Node
+from graphc.ir.graph import known_of
 from graphc.ir.sum_order import LANES, SumLoop, SumOrder
 from graphc.kernels.loops.rewrites import in_sum_order
 from graphc.kernels.loops.rows import (
     Rows,
     columns_of,
-    find_rows,
     reduced_shape,
     reductions_of,
     row_axes,
+    rows_over,
 )
 from graphc.kernels.program.access import Domain
 from graphc.ops.base import ORDERED, Reduction
@@ -60,7 +61,8 @@ def order_reductions(body: Graph) -> Graph:
             return node
         return replace(node, op=replace(op, order=across if node.output in columns else own))
 
-    return replace(body, nodes=tuple(map(ordered, body.nodes)))
+    # Orders change neither axes nor loops.
+    return known_of(replace(body, nodes=tuple(map(ordered, body.nodes))), body, row_axes, rows_over)
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ def _orders(alike: _Alike) -> tuple[str, str]:
     lane, *_ = row_lanes(body)
     widths = {v.type.layout.width for v in (*body.outputs, *body.inputs)}
     shape = reduced_shape(body) or (1,)
-    rows = find_rows(body, Domain(shape, lane, max(widths) if max(widths) > 1 else LANES))
+    rows = rows_over(body, Domain(shape, lane, max(widths) if max(widths) > 1 else LANES))
     across = str(column_order(body, rows)) if columns_of(body) else ""
     return str(row_order(body, rows)), across
 

@@ -14,10 +14,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from functools import cached_property
 from typing import TypeGuard
 
-from graphc.base.records import dataclass, replace
+from graphc.base.records import cached_property, dataclass, replace
 from graphc.ir import Graph, Node, Value
 from graphc.ir.graph import remembered
 from graphc.kernels.loops.language import Alloc, Loop, Nest, Step, walk
@@ -234,6 +233,12 @@ def find_rows(
     memory = memory_of(named, body.outputs, writer.arrays)
     nest = Nest(domain, memory, (Loop(across, "serial", tuple(steps)),))
     return _merged(Rows(nest, pointers))
+
+
+@remembered
+def rows_over(body: Graph, domain: Domain) -> Rows:
+    """The loops of a kernel's `body` over `domain`."""
+    return find_rows(body, domain)
 
 
 def _merged(rows: Rows) -> Rows:

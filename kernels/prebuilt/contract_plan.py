@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property
 
-from graphc.base.records import dataclass, replace
+from graphc.base.records import cached_property, dataclass, replace
 from graphc.base.target import LANES, Target
 from graphc.kernels.cpu.contract.sum_loops import SumLoops
 from graphc.kernels.prebuilt.contract_pairs import Pair

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Collection, Sequence
 from typing import Literal
 
-from graphc.base.records import dataclass, replace
+from graphc.base.records import cached_property, dataclass, replace
 from graphc.ir import Node, Value
 from graphc.kernels.program.calls import Call
 from graphc.ops.fused import KernelNode
@@ -136,7 +135,7 @@ class Kernel:
         """The byte offset into an argument that the functions expect."""
         return self.offsets[argument] if argument < len(self.offsets) else 0
 
-    @functools.cached_property
+    @cached_property
     def canonical(self) -> str:
         """The text without comments, with its own names (kernel, registers, pointers) replaced by
         numbers. Kernels of equal canonical text do the same."""
@@ -146,7 +145,7 @@ class Kernel:
         text = re.sub(r"\bnamespace (graphc::)?\w+_(space|text) \{", r"namespace \1kernel {", text)
         return _canonical(text, self.launches)
 
-    @functools.cached_property
+    @cached_property
     def canonical_device_functions(self) -> str:
         """The canonical text of its device functions, with all else that a joined launch prints of
         them."""

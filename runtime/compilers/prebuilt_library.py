@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import hashlib
 from pathlib import Path
 
 from graphc.base.config import cache_dir
 from graphc.base.errors import CompileError
-from graphc.base.records import dataclass
+from graphc.base.records import cached_property, dataclass
 from graphc.runtime.compilers import cache
 from graphc.runtime.compilers.compiler import (
     BackgroundThread,
@@ -140,7 +139,7 @@ class _Building:
     def _key(self, text: str) -> str:
         return key(text, self._headers, self.flags[:-1], self.compiler)
 
-    @functools.cached_property
+    @cached_property
     def _headers(self) -> str:
         """The digests of all that the sources include."""
         return f"{kernel_headers()} {headers_digest(SOURCES)}"

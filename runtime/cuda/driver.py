@@ -8,7 +8,6 @@ PyCUDA and accepts the handles of its streams.
 from __future__ import annotations
 
 import ctypes
-import functools
 import gc
 import importlib
 import struct
@@ -19,6 +18,7 @@ from functools import partialmethod
 from typing import Any
 
 from graphc.base.errors import RunError
+from graphc.base.records import cached_property
 from graphc.kernels.program.kernel import TensorMap
 from graphc.runtime.cuda.compile import Usage, compile_cuda
 from graphc.runtime.cuda.cublas import CublasLt, find_cublas
@@ -49,13 +49,13 @@ class PycudaDriver:
         setattr(self, name, found)  # so that it is found at once from now on
         return found
 
-    @functools.cached_property
+    @cached_property
     def products(self) -> CublasLt | None:
         """The library for matrix products, with a handle per device; None if it is not
         installed."""
         return find_cublas()
 
-    @functools.cached_property
+    @cached_property
     def convolutions(self) -> Cudnn | None:
         """The library for convolutions, likewise."""
         return find_cudnn()
@@ -79,7 +79,7 @@ class PycudaDriver:
         fails."""
         return encode_tiled(self._library, address, matrix)
 
-    @functools.cached_property
+    @cached_property
     def _library(self) -> Any:
         return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
 

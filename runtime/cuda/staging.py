@@ -6,7 +6,6 @@ halves lets the host write one while the device still reads the other.
 
 from __future__ import annotations
 
-import functools
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from graphc.base.cores import usable_cores
 from graphc.base.dtypes import Array
+from graphc.base.records import cached_property
 from graphc.ir.state import ALIGNMENT
 
 HALF_BYTES = 8 << 20
@@ -69,7 +69,7 @@ class Staging:
         finally:
             wait(copies)
 
-    @functools.cached_property
+    @cached_property
     def _pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(COPIERS - 1, "graphc-staging")
 

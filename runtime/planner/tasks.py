@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import field
-from functools import cached_property
 from typing import Protocol
 
 from graphc.base.bits import bits
-from graphc.base.records import dataclass
+from graphc.base.records import cached_property, dataclass
 from graphc.ir import Value, Where
 from graphc.ir.state import ALIGNMENT
 from graphc.kernels.program.kernel import Kernel

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Any
 
-from graphc.base.records import dataclass
+from graphc.base.records import cached_property, dataclass
 from graphc.runtime.sim.build import simulator_object
 from graphc.runtime.sim.elf import shared_variables
 from graphc.runtime.sim.errors import LaunchError, LogicError, MemoryError
@@ -118,7 +118,7 @@ class Declared:
     scratch: tuple[Bytes, ...] = ()
     """Bytes that it may write and read back."""
 
-    @functools.cached_property
+    @cached_property
     def packed(self) -> tuple[Any, int]:
         """An array of ranges, one per range of bytes, and its length."""
         done: dict[tuple[int, int], list[Any]] = {}

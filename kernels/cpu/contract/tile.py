@@ -8,9 +8,7 @@ registers).
 
 from __future__ import annotations
 
-from functools import cached_property
-
-from graphc.base.records import dataclass
+from graphc.base.records import cached_property, dataclass
 from graphc.base.target import Target
 from graphc.kernels.program.nest import Border, Nest, Read, Window
 

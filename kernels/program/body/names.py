@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 
 from graphc import ir
+from graphc.base.records import cached_property
 from graphc.ir import Graph, Value
 
 
@@ -30,7 +31,7 @@ class Identifiers:
 class Pointers(dict[Value, str]):
     """Pointer identifiers by value."""
 
-    @functools.cached_property
+    @cached_property
     def values_by_name(self) -> dict[str, Value]:
         """The values by pointer identifier."""
         return {name: value for value, name in self.items()}

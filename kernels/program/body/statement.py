@@ -9,10 +9,9 @@ text is printed last. Functions have the same names in the headers of all device
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import NamedTuple, Protocol
 
-from graphc.base.records import dataclass, replace
+from graphc.base.records import cached_property, dataclass, replace
 from graphc.kernels.program.access import AffineAccess, merged
 from graphc.ops.base import Array
 from graphc.ops.pointwise.logic import C_TYPES
