@@ -89,6 +89,7 @@ def _frozen(cls: Any) -> Any:
     cls.__dataclass_params__ = _Standard.__dataclass_params__  # type: ignore[attr-defined]
     fields = dataclasses.fields(cls)
     cls._arguments = tuple(f.name for f in fields)
+    cls._shown = tuple(f.name for f in fields if f.repr)
     methods = {
         "__init__": _initializer(cls, fields),
         "__repr__": _text,
@@ -178,9 +179,8 @@ _set = object.__setattr__
 @recursive_repr()
 def _text(self: Any) -> str:
     """The `__repr__` of all classes."""
-    fields = dataclasses.fields(self)
-    shown = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields if f.repr)
-    return f"{self.__class__.__qualname__}({shown})"
+    shown = [f"{name}={getattr(self, name)!r}" for name in self._shown]
+    return f"{self.__class__.__qualname__}({', '.join(shown)})"
 
 
 def _comparison(names: tuple[str, ...]) -> dict[str, FunctionType]:

@@ -14,6 +14,7 @@ from graphc.ops.indexing import Take, TakeAlongAxis
 from graphc.ops.scatter import Scatter
 
 _COMMENT = re.compile(r"//[^\n]*\n?")
+_FUNCTION = re.compile(r"\bvoid (\w+)\(")
 _OWN = re.compile(r"\b[A-Za-z]\w*_(?:data)?\b")
 """Names that printers give registers (`relu_1_`) and pointers (`relu_1_data`); no other name in a
 kernel looks like that."""
@@ -141,7 +142,11 @@ class Kernel:
         numbers. Kernels of equal canonical text do the same."""
         if self.call is not None:
             return repr((self.call, self.choice))
-        text = re.sub(rf"\bvoid {self.name}\(", "void kernel(", _COMMENT.sub("", self.source))
+
+        def unnamed(function: re.Match[str]) -> str:
+            return "void kernel(" if function[1] == self.name else function[0]
+
+        text = _FUNCTION.sub(unnamed, _COMMENT.sub("", self.source))
         text = re.sub(r"\bnamespace (graphc::)?\w+_(space|text) \{", r"namespace \1kernel {", text)
         return _canonical(text, self.launches)
 
