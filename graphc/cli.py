@@ -174,7 +174,7 @@ def report_program(
 def doctor() -> Iterator[str]:
     """What graphc finds: versions, cores, compilers, the cache, the settings."""
     yield f"graphc     {_version('graphc')}, Python {platform.python_version()}"
-    for package in ("numpy", "networkx", "pycuda", "cuda-bindings"):
+    for package in ("numpy", "pycuda", "cuda-bindings"):
         yield f"{package:10} {_version(package)}"
     yield f"machine    {platform.machine()}, {usable_cores()} usable cores"
     yield from _compiler_lines()

@@ -116,7 +116,7 @@ def remembered(
     """
 
     @functools.wraps(function)
-    def of_graph(graph: Graph, *rest: Rest.args, **named: Rest.kwargs) -> Found:
+    def of_graph(graph: Graph, /, *rest: Rest.args, **named: Rest.kwargs) -> Found:
         known: dict[object, Found] = vars(graph).setdefault("_found", {})
         asked = function, rest, tuple(named.items())
         if asked not in known:

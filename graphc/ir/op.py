@@ -171,11 +171,12 @@ class Op(Facts):
     @property
     def attributes(self) -> dict[str, Any]:
         """Field name -> value, in the order of the fields."""
-        return {name: getattr(self, name) for name in _field_names(type(self))}
+        kind: Any = type(self)
+        return {name: getattr(self, name) for name in _field_names(kind)}
 
 
 @functools.cache
-def _field_names(kind: type[Op]) -> tuple[str, ...]:
+def _field_names(kind: Any) -> tuple[str, ...]:
     return tuple(f.name for f in fields(kind)) if is_dataclass(kind) else ()
 
 

@@ -189,8 +189,7 @@ def _chains(reduced: Sequence[int], order: Sequence[int], way: Sequence[float]) 
 
 def maximum_matching(edges: Iterable[tuple[int, int]]) -> dict[int, int]:
     """The partner on the right of each matched number on the left, by augmenting paths (Kuhn,
-    1955). Earlier edges are preferred. `import networkx` takes longer than a small model's
-    compile."""
+    1955). Earlier edges are preferred."""
     beside: dict[int, list[int]] = {}
     for left, right in edges:
         beside.setdefault(left, []).append(right)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -188,9 +189,10 @@ def rules_of(op: Op) -> tuple[Rule, ...]:
     Each returns a value equal to the node's output, from earlier or new nodes, that weighs less
     (`measure.py`); or None to keep the node.
     """
-    return _rules_of(type(op))
+    kind: Any = type(op)
+    return _rules_of(kind)
 
 
 @functools.cache
-def _rules_of(kind: type[Op]) -> tuple[Rule, ...]:
+def _rules_of(kind: Any) -> tuple[Rule, ...]:
     return tuple(rule for base in kind.__mro__ for rule in RULES.get(base, ()))
