@@ -161,8 +161,8 @@ def in_process(
 
 def prepared(folder: Path) -> Path:
     """A cache with what a machine builds once."""
+    from graphc.runtime.compilers.player_library import player_library
     from graphc.runtime.compilers.prebuilt_library import build_library
-    from graphc.runtime.compilers.shared_objects import player_library
 
     os.environ["GRAPHC_CACHE_DIR"] = str(folder / "machine")
     build_library()

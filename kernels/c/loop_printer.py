@@ -15,9 +15,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from graphc.base.records import replace
 from graphc.ir import FLOATS, NARROW
+from graphc.kernels.c.along import Row
 from graphc.kernels.c.reductions import WORDS, Partials, partials_behind
 from graphc.kernels.loops.language import Alloc, At, Barrier, Loop, Memory, Nest, Step, Unless
 from graphc.kernels.program.access import AffineAccess, Domain
+from graphc.kernels.program.body.along import Along
 from graphc.kernels.program.body.literals import TRUE, literal, memory_literal
 from graphc.kernels.program.body.reduce import Reduce
 from graphc.kernels.program.body.statement import (
@@ -82,6 +84,8 @@ class _Printer:
         for step in body:
             if isinstance(step, At):
                 yield from self.at(step, indices)
+            elif isinstance(step, Loop) and any(isinstance(s, Along) for s in step.body):
+                yield from self.along(step, indices)
             elif isinstance(step, Loop):
                 yield from self.loop(step, indices)
             elif isinstance(step, Unless):
@@ -129,6 +133,25 @@ class _Printer:
         self.around = self.around[:-1]
         yield from (INDENT * d + "}" for d in reversed(range(depth)))
         yield from (line for partials in ended for line in self.end(partials, indices))
+
+    def along(self, loop: Loop, indices: tuple[str, ...]) -> Iterator[str]:
+        """A loop that takes the elements of a row, and one over the results."""
+        (at,) = (i for i, s in enumerate(loop.body) if isinstance(s, Along))
+        along, (axis,), names = loop.body[at], loop.axes, [*indices]
+        assert isinstance(along, Along)
+        row = Row(along, self.domain.extents[axis], self.domain.lane is not None)
+        names[axis] = name = f"i{axis}"
+
+        def over(count: int, *lines: Iterator[str]) -> Iterator[str]:
+            yield f"for (int64_t {name} = 0; {name} < {count}; {name}++) {{"
+            yield from (INDENT + line for part in lines for line in part)
+            yield "}"
+
+        yield from row.begin()
+        yield from over(row.extent, self.steps(loop.body[:at], tuple(names)), row.add(name))
+        yield from row.end()
+        after = loop.body[at + 1 :]
+        yield from over(row.count, row.results(name, after), self.steps(after, tuple(names)))
 
     def end(self, partials: Partials, indices: tuple[str, ...]) -> Iterator[str]:
         """The result of a reduction, as a register or in memory."""

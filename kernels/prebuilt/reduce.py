@@ -119,6 +119,8 @@ class _Description(RowBlocks):
         """The dtypes of what is computed once per row."""
         self.direct = list[tuple[int, ...]]()
         self.programs = list[bytes | None]()
+        self.written = set[int]()
+        """The numbers of outputs that programs have stored so far."""
         self.heads = list[tuple[int, int, int, int]]()
 
     def _dtype(self, sum: Reduce) -> str:
@@ -141,19 +143,20 @@ class _Description(RowBlocks):
 
     def data(self) -> Prebuilt | None:
         """The description, or None."""
-        held, terms = set[int](), self._terms_of_values()
+        held, terms, outputs = set[int](), self._terms_of_values(), self._outputs_of_values()
 
         def allocate(register: Register) -> Address | None:
-            """The terms of a sum, which a later loop may read."""
+            """The terms of a sum, which a later loop may read, or an output."""
             found = terms.get(register.name) if self.whole else None
             if found is None:
-                return None
+                return outputs.get(register.name)
             held.add(found)
             return Address(f"terms{found}", self._identity)
 
         width = self.domain.width
         bodies = bodies_with_cache(self.rows, lambda s: statement_cost(s, width), DEAR, allocate)
         number = 0
+        bodies = [tuple(dict.fromkeys(body)) for body in bodies]  # an output is stored once
         for loop in self.rows.with_bodies(bodies).loops:
             sums, body = [*loop.sums, *loop.columns], self._statements(loop.body.statements)
             own = range(number, number + len(sums))
@@ -191,6 +194,23 @@ class _Description(RowBlocks):
             number += len(own)
         return found
 
+    def _outputs_of_values(self) -> dict[str, Address]:
+        """For each register that an earlier loop stores as it is, the output's address."""
+        numbers = value_numbers(self.rows)
+        stored, found = dict[int, Address](), dict[str, Address]()
+        for loop in self.rows.loops:
+            statements = loop.body.statements
+            made = [r for s in statements for r in s.results]
+            found.update((r.name, a) for r in made if (a := stored.get(numbers[r.name])))
+            dtypes = {r.name: r.dtype for r in made}
+            for s in statements:
+                if isinstance(s, Store) and not s.lanes:
+                    address, value = s.arguments
+                    assert isinstance(address, Address) and isinstance(value, str)
+                    if self.memory[address.pointer].dtype == dtypes.get(value):
+                        stored.setdefault(numbers[value], address)
+        return found
+
     def _once(self, program: RegisterProgram) -> int:
         """Add the program of what is computed once per row; returns its number, counted from 1, or
         0 if there is none. What it defines is left in memory for later ones."""
@@ -223,7 +243,13 @@ class _Description(RowBlocks):
         whole = joined((self.always, program))
         needed = _needed(replace(whole, statements=(*whole.statements, *stores)))
         memory, inplace = self.memory, self.inplace
-        self.programs.append(strip_program(self.domain, needed, memory, inplace, self.registers))
+        made = strip_program(self.domain, needed, memory, inplace, self.registers)
+        reads = {memory[p].number for s in needed.statements if s.results for p in s.pointers}
+        if any(i in reads and o in self.written for i, o in inplace):
+            made = None  # an earlier loop has written over what this one reads
+        self.programs.append(made)
+        stored = (p for s in program.statements if isinstance(s, Store) for p in s.pointers)
+        self.written.update(memory[p].number for p in stored)
         return len(self.programs)
 
     def _direct(self, body: RegisterProgram, own: Reduce) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ import numpy as np
 from graphc.base.config import denormals
 from graphc.base.errors import PlanError, RunError
 from graphc.base.records import dataclass, replace
-from graphc.runtime.compilers.shared_objects import player_library
+from graphc.runtime.compilers.player_library import player_library
 from graphc.runtime.cpu.caller import find_caller
 from graphc.runtime.plan.plan import (
     Copy,
