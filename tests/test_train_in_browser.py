@@ -149,7 +149,8 @@ def draw(browser: Browser, strokes: list[list[tuple[int, int]]]) -> int:
     assert text(browser, "#reading") == "Draw with mouse, pen or finger."
     browser.js("document.getElementById('field').scrollIntoView({block: 'center'})")
     x, y, size = browser.js(
-        "(({x, y, width}) => [x, y, width])(document.getElementById('field').getBoundingClientRect())"
+        "(({x, y, width}) => [x, y, width])("
+        "document.getElementById('field').getBoundingClientRect())"
     )
     for stroke in strokes:
         for i, point in enumerate([*stroke, stroke[-1]]):

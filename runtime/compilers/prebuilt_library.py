@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from graphc.base.config import cache_dir
@@ -146,7 +146,7 @@ class _Building:
     def _key(self, text: str) -> str:
         return key(f"{LIBRARY_FLAGS} {text}", self._headers, self.flags[:-1], self.compiler)
 
-    @functools.cached_property
+    @cached_property
     def _headers(self) -> str:
         """The digests of all that the sources include."""
         return f"{kernel_headers()} {headers_digest(SOURCES)}"
