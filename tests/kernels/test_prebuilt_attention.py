@@ -86,7 +86,7 @@ def test_samples(target: Target) -> None:
 
 
 def test_random_attentions(target: Target) -> None:
-    assert_same(random_nodes(10, target.lanes), target)
+    assert_same(random_nodes(6, target.lanes), target)
 
 
 def test_blocks_of_every_number_of_registers(target: Target) -> None:
