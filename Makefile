@@ -7,7 +7,7 @@ PYTEST_WORKERS ?= 2
 CPP_FILES = $$(find benchmarks kernels runtime tests tools -name '*.h' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.cu')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check campaign bench gpu-check lint format clean
+.PHONY: help demo test check campaign bench gpu-check wheel lint format clean
 
 help:            ## list these targets
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:[^#]*##/ -/'
@@ -30,6 +30,9 @@ bench: $(VENV)/.test  ## compare with PyTorch where it is installed
 
 gpu-check:       ## check and measure on a GPU; WHEELS=folder of packages where there is no network
 	$(PYTHON) -m tools.gpu_check $(if $(WHEELS),--wheels $(WHEELS)) $(ARGS)
+
+wheel: $(VENV)/.test  ## a wheel for this platform in dist, with the player and prebuilt kernels inside
+	$(BIN)/python -m tools.build_wheel dist
 
 lint: $(VENV)/.dev  ## ruff, mypy and clang-format
 	$(BIN)/ruff format --check .

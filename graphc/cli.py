@@ -110,8 +110,8 @@ def _doctor(options: argparse.Namespace) -> Iterator[str]:
 
 def _cache(options: argparse.Namespace) -> Iterator[str]:
     if options.fill:
+        from graphc.runtime.compilers.player_library import player_library
         from graphc.runtime.compilers.prebuilt_library import build_library
-        from graphc.runtime.compilers.shared_objects import player_library
 
         build_library()
         player_library()
@@ -218,6 +218,15 @@ def _compiler_lines() -> Iterator[str]:
         yield f"compiler   {compiler.command[0]}: {compiler.version}"
     except CompileError as error:
         yield f"compiler   {error}"
+    yield f"prebuilt   {_prebuilt()}"
+
+
+def _prebuilt() -> str:
+    """Where the prebuilt kernels come from."""
+    from graphc.runtime.compilers.prebuilt_library import find_library
+
+    library = find_library(build=False)
+    return library.handle._name if library else "not built yet: graphc cache --fill"
 
 
 def _gpu_lines() -> Iterator[str]:

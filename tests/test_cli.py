@@ -158,7 +158,9 @@ def test_doctor_prints_what_it_finds(capsys, clean_environment):
     assert main(["doctor"]) == 0
     words = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert words[:3] == ["graphc", "numpy", "networkx"]
-    assert {"machine", "cpu", "compiler", "gpu", "nvcc", "cache", "settings"} <= set(words)
+    assert {"machine", "cpu", "compiler", "prebuilt", "gpu", "nvcc", "cache", "settings"} <= set(
+        words
+    )
 
 
 def test_doctor_without_a_compiler_says_what_to_do(capsys, clean_environment):

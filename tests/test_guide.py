@@ -17,6 +17,7 @@ from tests.tools import ROOT, need_module
 SECTIONS = [
     "",
     "A training loop",
+    "Batches of data",
     "Training and evaluation",
     "Freezing",
     "Learning rates, groups and averages",
@@ -27,6 +28,7 @@ SECTIONS = [
     "Batches and sequences of any size",
     "Loops over time",
     "Vectorizing with vmap",
+    "Gradients of your own",
     "Generation with a cache",
     "The first call",
     "Saving",

@@ -15,6 +15,7 @@ ROOMS = (
     ("base",),
     ("files",),
     ("ir",),
+    ("data",),
     ("ops",),
     ("text",),
     ("trace",),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
+import re
 import subprocess
 import sys
 import tarfile
@@ -11,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools import ROOT, need_module
+from graphc.base.config import INSTRUCTION_SETS
+from graphc.runtime.compilers import shipped
+from tests.tools import ROOT, first_quick, need_command, need_module
+from tools.build_wheel import build_wheel
 
 DATA = (".h", ".cuh", ".cpp", ".js", ".css", ".html", "LICENSE")
 """Ends of the names of files that are no Python: device code, and the parts of a report's page."""
@@ -97,3 +102,70 @@ print(graphc.__file__)
     )
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == str(tmp_path / "site" / "graphc" / "__init__.py")
+
+
+STEP = """
+import numpy as np, graphc
+from graphc import nn, optim
+from graphc.runtime.compilers import player_library, prebuilt_library
+graphc.seed(0)
+model = nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 3))
+specs = graphc.spec((7, 20)), graphc.spec((7,), "int32")
+def loss(model, x, y):
+    return graphc.cross_entropy(model(x), y)
+step = graphc.compile(loss, model, *specs, update=optim.SGD(lr=0.1), device="cpu")
+x = np.random.default_rng(0).standard_normal((7, 20)).astype(np.float32)
+losses = [step(x, np.arange(7, dtype=np.int32) % 3).tobytes().hex() for _ in range(3)]
+library = prebuilt_library.find_library()
+print(player_library.player_library()._name, library and library.handle._name, *losses)
+"""
+
+
+def trained(site: Path, cache: Path, **variables: str) -> list[str]:
+    """The paths of player and library, and three losses, by the package in `site`."""
+    own = {"PYTHONPATH": str(site), "GRAPHC_CACHE_DIR": str(cache), "GRAPHC_TIER": "", **variables}
+    result = subprocess.run(
+        [sys.executable, "-c", STEP],
+        cwd=cache.parent,
+        env={**os.environ, **own},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout.split()
+
+
+@pytest.mark.parametrize("isas", first_quick(1, [("sse2",), tuple(INSTRUCTION_SETS)]))
+def test_a_wheel_with_objects_needs_no_compiler(isas: tuple[str, ...], tmp_path: Path) -> None:
+    need_module("hatchling")
+    need_command("g++", "clang++")
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        pytest.skip("such wheels are for Linux on x86-64")
+    wheel = build_wheel(tmp_path / "dist", isas)
+    tag = re.fullmatch(r"graphc-[\d.]+-py3-none-manylinux_2_(\d+)_x86_64\.whl", wheel.name)
+    assert tag is not None and int(tag[1]) <= int(platform.libc_ver()[1].split(".")[1])
+    site = tmp_path / "site"
+    zipfile.ZipFile(wheel).extractall(site)
+    objects = site / "graphc" / "runtime" / "shipped"
+    assert sorted(path.name.rsplit("-", 1)[0] for path in objects.iterdir()) == sorted(
+        ["player", *(f"prebuilt-{isa}" for isa in isas)]
+    )
+    losses = set()
+    for isa in isas:
+        player, library, *own = trained(
+            site, tmp_path / isa, GRAPHC_ISA=isa, CXX="no-such-compiler"
+        )
+        assert Path(player).parent == Path(library).parent == objects
+        assert Path(library).name.startswith(f"prebuilt-{isa}-")
+        losses.add(tuple(own))
+    _, _, *own = trained(ROOT, tmp_path / "checkout", GRAPHC_TIER="1")
+    assert losses == {tuple(own)}
+
+
+def test_a_wheel_of_other_sources_is_not_used(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(shipped, "SHIPPED", tmp_path)
+    path = shipped.player().path
+    path.touch()
+    assert shipped.found([shipped.player()]) == path
+    monkeypatch.setattr(shipped, "FLAGS", (*shipped.FLAGS, "-g"))
+    assert shipped.found([shipped.player()]) is None

@@ -12,10 +12,13 @@ from dataclasses import replace
 from typing import Any, cast
 
 from graphc import functions
+from graphc.base.errors import GraphError
 from graphc.base.source_lines import error
+from graphc.gradients.custom import custom_gradient
 from graphc.gradients.scan import scan_gradient
 from graphc.gradients.vocabulary import Vocabulary
 from graphc.ir import FLOATS, Node, Value, tree
+from graphc.ops.custom_gradient import CustomGradient
 from graphc.ops.loops.scan import Scan
 from graphc.ops.view import Reshape
 from graphc.trace import Builder, Operand, Tensor, current_builder
@@ -52,11 +55,12 @@ def gradients(
         if not any(v in grads for v in node.outputs):
             continue
         where = replace(node.where, derived=True)
-        with builder.at(where):
+        with current_builder().at(where):
             inputs = [Tensor(v, builder) for v in node.inputs]
             results = [Tensor(v, builder) for v in node.outputs]
             known = [grads.get(v) for v in node.outputs]
-            parts = _parts(node, inputs, results, known, where.lines)
+            flags = [v in active for v in node.inputs]
+            parts = _parts(node, inputs, results, known, flags, where.lines)
             for value, part in zip(node.inputs, parts, strict=True):
                 if part is not None and value in active:
                     contribute(value, part)
@@ -68,14 +72,25 @@ def _parts(
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
     grads: Sequence[Tensor | None],
+    active: Sequence[bool],
     lines: tuple[str, ...],
 ) -> Sequence[Tensor | None]:
-    """Return a node's contributions to the gradients of its inputs.
+    """Return a node's contributions to the gradients of its inputs, those that are `active`.
 
-    A scan has no rule of its own: its gradient is a scan over this walk of its body.
+    A scan has no rule of its own: its gradient is a scan over this walk of its body. That of a mark
+    is in a graph of its own.
     """
     if isinstance(node.op, Scan):
-        return scan_gradient(node.op, inputs, outputs, grads, gradients)
+        return scan_gradient(node.op, inputs, outputs, grads, active, gradients)
+    if isinstance(node.op, CustomGradient):
+        for tensor, flag in zip(node.op.split(inputs)[1], node.op.split(active)[1], strict=True):
+            if flag:
+                raise GraphError(
+                    f"custom_vjp: forward reads {tensor.value} : {tensor.value.type} from outside, "
+                    "and backward gives no gradient of it: make it an argument, or read its "
+                    f"stop_gradient{''.join(f' ({line})' for line in lines)}"
+                )
+        return custom_gradient(node.op, inputs, grads)
     parts = node.op.differentiate(_RULES, inputs, outputs, grads, lines)
     return cast("Sequence[Tensor | None]", parts)
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from graphc import functions, ops
-from graphc.ir import Graph, Node, Value
+from graphc.ir import Graph, Node, Type, Value
 from graphc.ir.vocabulary import Body, Operation, Tensors
 from graphc.ir.vocabulary import Tensor as Traced
-from graphc.ops.axes import from_front, to_front
+from graphc.ops.axes import from_front, repeated, to_front
 from graphc.ops.base import Op
 from graphc.ops.loops.scan import Scan
-from graphc.trace import Builder, Tensor, current_builder
+from graphc.trace import Builder, Tensor, current_builder, emit
 
 
 @dataclass(frozen=True)
@@ -126,6 +126,32 @@ class Vocabulary:
         known = dict(zip(body.inputs, map(Known, tensors, stacked), strict=True))
         self.walk(cast(Graph, body).nodes, known, size)
         return [(known[v].tensor, known[v].stacked) for v in body.outputs]
+
+    def batched_body(
+        self, body: Graph, stacked: Sequence[bool], wanted: Sequence[bool], size: int
+    ) -> Graph:
+        """Return the graph that computes a body without state for all samples.
+
+        Args:
+            body: A graph whose nodes read its inputs alone.
+            stacked: Which inputs have a first axis for the samples.
+            wanted: Which outputs have one; the others are sums over all samples.
+            size: The number of samples.
+        """
+        builder = Builder(body.name)
+        known: dict[Value, Known] = {}
+        results = []
+        with builder.building():
+            for value, flag in zip(body.inputs, stacked, strict=True):
+                shape = (size, *value.type.shape) if flag else value.type.shape
+                own = builder.input(value.name, Type(shape, value.type.dtype))
+                known[value] = Known(own, flag)
+            self.walk(body.nodes, known, size)
+            for value, keeps in zip(body.outputs, wanted, strict=True):
+                found = known[value]
+                y = found.tensor if found.stacked else repeated(self, found.tensor, size)
+                results.append(cast(Tensor, y) if keeps else emit(ops.Sum((0,)), cast(Tensor, y)))
+        return builder.graph(results)
 
     def one_by_one(
         self, op: Operation, inputs: Tensors, stacked: Sequence[bool], size: int

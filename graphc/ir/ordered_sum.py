@@ -79,7 +79,8 @@ def ordered_reduction(
     """Return `x` with `axes`, by their numbers in `order`, combined by `join` and kept as 1."""
     extents = {str(a): x.shape[a] for a in axes}
     shape = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
-    terms = np.moveaxis(x, axes, range(len(axes))).reshape(math.prod(extents.values()), -1)
+    terms = np.moveaxis(x, axes, range(len(axes)))
+    terms = terms.reshape(math.prod(extents.values()), math.prod(shape))
     total = None
     with np.errstate(all="ignore"):
         for part in range(order.parts):

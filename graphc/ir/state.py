@@ -143,7 +143,7 @@ def stored(array: Array, layout: Layout) -> Array:
     shape, lack = array.shape, -array.shape[axis] % width
     if lack:
         array = np.pad(array, [(0, lack if d == axis else 0) for d in range(len(shape))])
-    split = (*shape[:axis], -1, width, *shape[axis + 1 :])
+    split = (*shape[:axis], array.shape[axis] // width, width, *shape[axis + 1 :])
     return np.moveaxis(array.reshape(split), axis + 1, -1)
 
 
@@ -153,7 +153,8 @@ def elements(array: Array, type: Type) -> Array:
     if axis is None:
         return whole
     blocks = np.moveaxis(whole, -1, axis + 1)
-    whole = blocks.reshape(*type.shape[:axis], -1, *type.shape[axis + 1 :])
+    extent = whole.shape[axis] * type.layout.width
+    whole = blocks.reshape(*type.shape[:axis], extent, *type.shape[axis + 1 :])
     return whole[(*[slice(None)] * axis, slice(type.shape[axis]))]
 
 

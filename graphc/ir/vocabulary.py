@@ -135,6 +135,11 @@ class Vocabulary(Protocol):
     ) -> list[tuple[Tensor, bool]]:
         """The outputs of `body` for all samples, and whether they differ between them."""
 
+    def batched_body(
+        self, body: Any, stacked: Sequence[bool], wanted: Sequence[bool], size: int
+    ) -> Any:
+        """The graph of `body` for all samples; outputs that are not `wanted` are added up."""
+
     def one_by_one(
         self, op: Operation, inputs: Tensors, stacked: Sequence[bool], size: int
     ) -> Tensors:

@@ -38,7 +38,8 @@ def collect(program: Program) -> tuple[dict[str, Any], dict[str, Array]]:
     Raises:
         GraphError: The program runs on another device than the CPU.
     """
-    from graphc.runtime.compilers.shared_objects import cpu_features, player_library
+    from graphc.runtime.compilers.player_library import player_object
+    from graphc.runtime.compilers.shared_objects import cpu_features
     from graphc.runtime.compilers.translation_units import kernel_keys, object_of
     from graphc.runtime.cpu.executable import CpuExecutable
 
@@ -51,7 +52,7 @@ def collect(program: Program) -> tuple[dict[str, Any], dict[str, Array]]:
     keys = kernel_keys(program.plan.kernels)
     arrays: dict[str, Array] = {}
     objects = {key: _added(arrays, object_of(f"{key}.so")) for key in dict.fromkeys(keys.values())}
-    player = _added(arrays, object_of(Path(player_library()._name).name))
+    player = _added(arrays, player_object())
     names = {id(buffer): name for name, buffer in program.bound.items()}
     packed = [
         [name, [names[id(buffer.source)], buffer.layout.axis, buffer.layout.width]]
@@ -95,7 +96,7 @@ def load(
         PlanError: The plan is not valid, or another than that of the file's certificate.
         FormatError: The record is damaged.
     """
-    from graphc.runtime.compilers.shared_objects import adopt_player
+    from graphc.runtime.compilers.player_library import adopt_player
     from graphc.runtime.cpu.executable import CpuExecutable
     from graphc.runtime.plan.saved import decoded_plan
 
@@ -156,7 +157,7 @@ def _packed(state: Mapping[str, StateBuffer], source: Any) -> StateBuffer:
 
 def _version() -> list[str]:
     """What binaries are good for: graphc, the player's sources, Python and NumPy."""
-    from graphc.runtime.compilers.shared_objects import player_digest
+    from graphc.runtime.compilers.player_library import player_digest
     from graphc.runtime.plan_store import sources_digest
 
     return [sources_digest(), player_digest(), hex(sys.hexversion), np.__version__]

@@ -39,7 +39,8 @@ def default_device() -> str:
 def target_of(device: str) -> Target:
     """Return the target of `device`; for a GPU, the oldest that kernels are made for."""
     if device == "cpu":
-        from graphc.runtime.compilers.shared_objects import begin_player, cpu_target
+        from graphc.runtime.compilers.player_library import begin_player
+        from graphc.runtime.compilers.shared_objects import cpu_target
 
         begin_player()  # which takes as long as tracing and the passes
         return cpu_target().with_denormals(config.denormals())

@@ -148,6 +148,17 @@ class _Run:
         table[keys[rows[:, 0]]] = made
         self.left[reduce.result] = left
 
+    def term(self, reduce: Reduce) -> Array:
+        """The operand of a reduction in each iteration; of products both factors, and whether there
+        are such elements."""
+        found = [self.argument(name) for name in reduce.operands]
+        if reduce.combine != "products":
+            return np.broadcast_to(found[0], (len(self.indices),))
+        factors = [_in_register(x, reduce.dtype) for x in found[:2]]
+        exists = found[2] if len(found) > 2 else np.ones((), bool)
+        shape, dtype = (len(self.indices),), factors[0].dtype
+        return np.stack([np.broadcast_to(x, shape).astype(dtype) for x in (*factors, exists)], -1)
+
     def number(self, indices: Array, axes: Sequence[int]) -> Array:
         """The indices along some axes, counted as one."""
         found = np.zeros(len(indices), np.int64)
@@ -205,7 +216,7 @@ class _Run:
             self.along(statement)
             return
         if isinstance(statement, Reduce):
-            term = np.broadcast_to(self.argument(statement.operand), (len(self.indices),))
+            term = self.term(statement)
             self.terms.setdefault(statement, []).append((self.indices, term))
             return
         if isinstance(statement, Store):

@@ -9,6 +9,7 @@ import numpy as np
 from graphc.base.target import LANES, Target
 from graphc.ir import Node
 from graphc.ir.sections import sections_of_sums
+from graphc.kernels.cpu.contract.epilogue import batch_lane
 from graphc.kernels.cpu.contract.sum_loops import sum_loops
 from graphc.kernels.loops.sum_orders import stated_order
 from graphc.kernels.prebuilt.contract_epilogue import Finish, finish_of
@@ -76,7 +77,9 @@ def _finish(node: KernelNode, plan: Plan, kernel: Kernel) -> Finish | None:
     """The epilogue of a unit; None where strips lack an operation."""
     _, walks = plan.sums
     own = {a.number: w for a, w in zip(plan.kept, walks, strict=True) if a.number is not None}
-    lane = plan.nest.kept[-1] if plan.lane.number is None else plan.lane.number
+    lane = batch_lane(node.body, plan.nest)
+    if lane is None:
+        lane = plan.nest.kept[-1] if plan.lane.number is None else plan.lane.number
     return finish_of(node, plan.nest, lane, plan.window, own, kernel, plan.target)
 
 

@@ -95,6 +95,11 @@ class Instruction:
         return self.kind >= FIRST
 
     @property
+    def plain(self) -> bool:
+        """Whether it is an operation, a load or a store."""
+        return self.computes or self.kind in (LOAD, STORE)
+
+    @property
     def writes_elements(self) -> bool:
         """Whether it writes no more than the elements of a strip, so that it may write to
         memory."""

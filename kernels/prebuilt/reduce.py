@@ -43,6 +43,9 @@ from graphc.kernels.program.kernel import Kernel
 from graphc.ops.base import COMBINES
 from graphc.ops.fused import KernelNode
 
+STRIPS = 49152
+"""Bytes of a program's strips, of several rows each, so that programs begin less often; they fill
+more than a first-level cache."""
 DEAR = 5.0
 """Nanoseconds per register from which a value is kept for later loops."""
 
@@ -119,6 +122,8 @@ class _Description(RowBlocks):
         """The dtypes of what is computed once per row."""
         self.direct = list[tuple[int, ...]]()
         self.programs = list[bytes | None]()
+        self.written = set[int]()
+        """The numbers of outputs that programs have stored so far."""
         self.heads = list[tuple[int, int, int, int]]()
 
     def _dtype(self, sum: Reduce) -> str:
@@ -141,34 +146,38 @@ class _Description(RowBlocks):
 
     def data(self) -> Prebuilt | None:
         """The description, or None."""
-        held, terms = set[int](), self._terms_of_values()
+        held, terms, outputs = set[int](), self._terms_of_values(), self._outputs_of_values()
 
         def allocate(register: Register) -> Address | None:
-            """The terms of a sum, which a later loop may read."""
+            """The terms of a sum, which a later loop may read, or an output."""
             found = terms.get(register.name) if self.whole else None
             if found is None:
-                return None
+                return outputs.get(register.name)
             held.add(found)
             return Address(f"terms{found}", self._identity)
 
         width = self.domain.width
         bodies = bodies_with_cache(self.rows, lambda s: statement_cost(s, width), DEAR, allocate)
         number = 0
+        bodies = [tuple(dict.fromkeys(body)) for body in bodies]  # an output is stored once
         for loop in self.rows.with_bodies(bodies).loops:
             sums, body = [*loop.sums, *loop.columns], self._statements(loop.body.statements)
             own = range(number, number + len(sums))
             number += len(sums)
             first = self._once(self._statements(loop.before))
-            stored = [s for s in body.statements if isinstance(s, Store)]
-            plain = not stored and not loop.columns
-            direct = [self._direct(body, s) for s in loop.sums] if plain else []
-            self.direct += direct if all(direct) and direct else [()] * len(own)
+            stored = any(isinstance(s, Store) for s in body.statements)
+            direct = [
+                () if i in held else self._direct(body, s) for i, s in zip(own, sums, strict=True)
+            ]
+            if not self.along and (stored or loop.columns or not all(direct)):
+                direct = [()] * len(own)
+            self.direct += direct
             stores = [
                 Store((), (Address(f"terms{i}", self._identity), s.operand))
-                for i, s in zip(own, sums, strict=True)
-                if i not in held
+                for i, s, found in zip(own, sums, direct, strict=True)
+                if i not in held and not (self.along and found)
             ]
-            each = self._program(body, stores)
+            each = self._program(body, stores) if stores or stored else 0
             self.heads.append((first, each, own.start, own.stop))
         after = self._once(self._statements(self.rows.after.statements))
         self.heads.append((after, 0, 0, 0))
@@ -189,6 +198,23 @@ class _Description(RowBlocks):
                 if first.get(numbers.get(s.operand, -1)) == k:
                     sums.setdefault(numbers[s.operand], number + i)
             number += len(own)
+        return found
+
+    def _outputs_of_values(self) -> dict[str, Address]:
+        """For each register that an earlier loop stores as it is, the output's address."""
+        numbers = value_numbers(self.rows)
+        stored, found = dict[int, Address](), dict[str, Address]()
+        for loop in self.rows.loops:
+            statements = loop.body.statements
+            made = [r for s in statements for r in s.results]
+            found.update((r.name, a) for r in made if (a := stored.get(numbers[r.name])))
+            dtypes = {r.name: r.dtype for r in made}
+            for s in statements:
+                if isinstance(s, Store) and not s.lanes:
+                    address, value = s.arguments
+                    assert isinstance(address, Address) and isinstance(value, str)
+                    if self.memory[address.pointer].dtype == dtypes.get(value):
+                        stored.setdefault(numbers[value], address)
         return found
 
     def _once(self, program: RegisterProgram) -> int:
@@ -223,7 +249,13 @@ class _Description(RowBlocks):
         whole = joined((self.always, program))
         needed = _needed(replace(whole, statements=(*whole.statements, *stores)))
         memory, inplace = self.memory, self.inplace
-        self.programs.append(strip_program(self.domain, needed, memory, inplace, self.registers))
+        made = strip_program(self.domain, needed, memory, inplace, self.registers, STRIPS)
+        reads = {memory[p].number for s in needed.statements if s.results for p in s.pointers}
+        if any(i in reads and o in self.written for i, o in inplace):
+            made = None  # an earlier loop has written over what this one reads
+        self.programs.append(made)
+        stored = (p for s in program.statements if isinstance(s, Store) for p in s.pointers)
+        self.written.update(memory[p].number for p in stored)
         return len(self.programs)
 
     def _direct(self, body: RegisterProgram, own: Reduce) -> tuple[int, ...]:
@@ -237,7 +269,12 @@ class _Description(RowBlocks):
         (address,) = load.arguments
         assert isinstance(address, Address) and address.access is not None
         access, memory = address.access, self.memory.get(address.pointer)
-        if memory is None or memory.dtype != own.dtype or memory.strides is not None:
+        if memory is None or memory.dtype != self._dtype(own) or memory.strides is not None:
+            return ()
+        stored = any(isinstance(s, Store) for s in body.statements)
+        if any(stored or o in self.written for i, o in self.inplace if i == memory.number):
+            return ()
+        if own.address is not None and not self._whole_registers:
             return ()
         lane, kept, reduced = self.domain.lane, self.kept, self.reduced
         strides = [*access.strides, 0]
@@ -252,6 +289,12 @@ class _Description(RowBlocks):
         step = strides[reduced.axes[-1]] * self.domain.width if self.along else 0
         offset = access.offset * BYTES[memory.dtype] - memory.moved
         return (memory.number, offset, step, *(strides[d] for d in range(self.domain.rank)))
+
+    @property
+    def _whole_registers(self) -> bool:
+        """Whether a row is one run of whole registers."""
+        axes = self.reduced.axes
+        return self.along and len(axes) == 1 and self.domain.extents[axes[0]] % 16 == 0
 
     @property
     def _identity(self) -> AffineAccess:

@@ -13,7 +13,7 @@ from graphc.kernels.prebuilt.places import Memory
 from graphc.kernels.prebuilt.strips import AXES
 from graphc.kernels.program.access import row_major_strides
 
-ROOM = 16384
+ROOM = 32768
 """Bytes of the terms of a sum."""
 BESIDE = 512
 """Rows beside each other whose terms are read together."""
@@ -101,7 +101,7 @@ class RowBlocks:
             inner *= max(steps[number], 1)
             number -= 1
         cut = max(1, room // inner)
-        if number == len(axes) - 1 and not self.across:
+        if number == len(axes) - 1 and not self.across and cut < steps[number]:
             cut = max(cut // 64 * 64, 64) if self.along else max(cut // 4 * 4, 4)
         cut = max(1, min(cut, steps[number])) * blocked[number]
         return Cut(tuple(axes), number, cut, 1, strides, tuple(blocked))

@@ -70,6 +70,26 @@ template <Combine C, class V> INLINE V halved(V* sums, int count) {
   return sums[0];
 }
 
+// Joins to results[r] what the registers of row r give, `pitch` elements from one row to the next: the
+// same as add() to sums that are neutral, which are then joined.
+template <Combine C, class T, int CHAINS>
+void whole_rows(const T* x, long pitch, long step, long registers, T* results, long rows) {
+  for (long r = 0; r < rows; r++, x += pitch) {
+    vec<T> own[CHAINS];
+#pragma GCC unroll 16
+    for (int c = 0; c < CHAINS; c++) own[c] = splat(neutral<C, T>());
+    const T* at = x;
+    long left = registers;
+    for (; left >= CHAINS; left -= CHAINS)
+#pragma GCC unroll 16
+      for (int c = 0; c < CHAINS; c++, at += step) own[c] = join<C>(own[c], load(at));
+#pragma GCC unroll 16
+    for (int c = 0; c < CHAINS; c++)
+      if (c < left) own[c] = join<C>(own[c], load(at + c * step));
+    results[r] = join<C>(splat(results[r]), splat(across<C>(halved<C>(own, CHAINS))))[0];
+  }
+}
+
 // Rows beside each other: term i of a run of row r at x[i * pitch + r], as many as `length`. From number
 // `first` on they are added to sums[c * sums_pitch + r], c their number modulo `chains`.
 template <Combine C, class T, int CHAINS>

@@ -24,6 +24,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 from graphc.base.config import compile_seconds
@@ -201,9 +202,9 @@ def side_by_side(function: Callable[[S], T], items: Iterable[S]) -> list[T]:
     return [results[number] for number in sorted(results)]
 
 
-def run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    """The completed command, with messages in English. Raises CompileError if it exceeds its
-    time."""
+def run(command: list[str], scratch: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The completed command, with messages in English. Its temporary files lie in `scratch`, which
+    is removed even if it is killed. Raises CompileError if it exceeds its time."""
     seconds, jobs = compile_seconds(), _here.jobs
     begin = ["/bin/sh", "-c", WATCHED, "sh", str(math.ceil(seconds))]
     if jobs.in_background and (nice := shutil.which("nice")):
@@ -216,7 +217,7 @@ def run(command: list[str]) -> subprocess.CompletedProcess[str]:
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            env={**os.environ, "LC_ALL": "C"},
+            env={**os.environ, "LC_ALL": "C", **({"TMPDIR": str(scratch)} if scratch else {})},
             process_group=0,
         )
         with process:

@@ -3,7 +3,8 @@
 Its sources are `kernels/prebuilt/*.cpp`, compiled with the flags of generated kernels, a file at a
 time, and linked to one shared object in the cache. Objects of the files stay there too: a process
 that ends while the library is being built leaves its successor less to do. Without a compiler, a
-library that an earlier one has built is loaded.
+library that an earlier one has built is loaded. A wheel brings the library for every instruction
+set (`shipped.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from graphc.base.config import cache_dir
 from graphc.base.errors import CompileError
-from graphc.runtime.compilers import cache
+from graphc.runtime.compilers import cache, shipped
 from graphc.runtime.compilers.compiler import (
     BackgroundThread,
     Compiler,
@@ -66,12 +67,12 @@ def build_library() -> PrebuiltLibrary:
     return building.load() or building.build()
 
 
-def find_library() -> PrebuiltLibrary | None:
-    """The library if it is in the cache. If not, None, and it is built in the background; the next
-    program finds it. Raises CompileError for a cache that cannot be used."""
+def find_library(build: bool = True) -> PrebuiltLibrary | None:
+    """The library if the cache or a wheel has it. If not, None, and it is built in the background,
+    if `build`: the next program finds it. Raises CompileError for a cache that cannot be used."""
     building = _Building(compiler_or_none(), kernel_flags())
     library = building.load()
-    if library is None and building.compiler is not None:
+    if library is None and building.compiler is not None and build:
         building.begin()
     return library
 
@@ -84,11 +85,13 @@ class _Building:
     flags: tuple[str, ...]
 
     def load(self) -> PrebuiltLibrary | None:
-        """The library, if it is in the cache."""
+        """The library, if the cache or a wheel has it."""
         if self._identity not in _loaded:
             with cache.open_folder("cpu") as folder:
-                path = self._path(folder)
-                if not cache.intact(path, path.stem[-32:]):
+                built = self._path(folder)
+                intact = cache.intact(built, built.stem[-32:])
+                path = built if intact else shipped.library_of_this_cpu()
+                if path is None:
                     return None
                 with contextlib.suppress(OSError):  # intact, but of another system
                     _loaded[self._identity] = PrebuiltLibrary(ctypes.CDLL(str(path)))

@@ -17,13 +17,10 @@ import os
 import platform
 import re
 import sys
-import sysconfig
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 from graphc.base import config
 from graphc.base.errors import CompileError
@@ -31,7 +28,6 @@ from graphc.base.messages import log
 from graphc.base.target import Target
 from graphc.runtime.compilers import cache
 from graphc.runtime.compilers.compiler import (
-    BackgroundThread,
     Compiler,
     failure,
     find_compiler,
@@ -60,7 +56,6 @@ built with -fno-wrapv (translation_units.py)."""
 _PACKAGE = Path(__file__).parent.parent.parent
 KERNEL_HEADERS = _PACKAGE / "kernels"
 """The folder that kernels include `cpu/....h` from."""
-PLAYER_SOURCE = _PACKAGE / "runtime" / "cpu" / "native" / "player.cpp"
 
 
 @dataclass(frozen=True)
@@ -77,68 +72,6 @@ class CppSource:
     """Additional compiler flags."""
     lasting: bool = False
     """Whether the object is also found where the compiler that built it is gone."""
-
-
-def player_library() -> ctypes.CDLL:
-    """The native player, built if it is not in the cache. Raises CompileError."""
-    begin_player().finish()
-    return _player()
-
-
-@functools.cache
-def begin_player() -> BackgroundThread:
-    """Start building the player in the background, once per process. Whoever needs the player gets
-    the error if there is one."""
-
-    def build_player() -> None:
-        with contextlib.suppress(CompileError):
-            _player()
-
-    thread = BackgroundThread(build_player, "graphc-player")
-    thread.start()
-    return thread
-
-
-def adopt_player(path: Path) -> None:
-    """Use a player that was built before in place of building one, unless this process has one."""
-    if begin_player.cache_info().currsize == 0:
-        _adopted.append(path)
-        begin_player().finish()
-
-
-def player_digest() -> str:
-    """The digest of the player's sources."""
-    text = PLAYER_SOURCE.read_bytes() + headers_digest(PLAYER_SOURCE.parent).encode()
-    return hashlib.sha256(text).hexdigest()
-
-
-_adopted: list[Path] = []
-"""The player of `adopt_player`, if there is one."""
-
-
-@functools.cache
-def _player() -> ctypes.CDLL:
-    if _adopted:
-        return ctypes.CDLL(str(_adopted[0]))
-    # -O3 takes half as long again, the headers of C++20 three times as long as those of C++17.
-    flags = (f"-I{PLAYER_SOURCE.parent}", "-pthread", "-O2", "-std=c++17")
-    text = PLAYER_SOURCE.read_text()
-    source = CppSource("player", text, "the CPU player", flags=flags, lasting=True)
-    headers, more = headers_digest(PLAYER_SOURCE.parent), _caller_flags()
-    if more:
-        with contextlib.suppress(CompileError):  # the player does without the module
-            return build([replace(source, flags=flags + more)], headers)[0]
-    return build([source], headers)[0]
-
-
-def _caller_flags() -> tuple[str, ...]:
-    """Flags that build the player with its Python module, if the headers are installed."""
-    folders = sysconfig.get_path("include"), np.get_include()
-    headers = [Path(folders[0], "Python.h"), Path(folders[1], "numpy", "arrayobject.h")]
-    if sysconfig.get_config_var("Py_GIL_DISABLED") or not all(map(Path.exists, headers)):
-        return ()
-    versions = f"-DGRAPHC_CALLER={sys.hexversion:#x} -DGRAPHC_NUMPY={np.__version__!r}"
-    return tuple(f"-I{folder}" for folder in folders) + tuple(versions.split())
 
 
 def build(sources: list[CppSource], headers: str) -> list[ctypes.CDLL]:
@@ -255,7 +188,7 @@ def make_object(
     with cache.scratch(path.parent) as scratch:
         built = scratch / "object"
         begin = time.perf_counter()
-        done = run([*command, "-o", str(built)])
+        done = run([*command, "-o", str(built)], scratch)
         if done.returncode != 0:
             raise failure(what, where, [*command, "-o", os.devnull], done)
         cache.keep(built, (path, *aliases))
@@ -268,6 +201,12 @@ def address_of(library: ctypes.CDLL, symbol: str) -> int:
     address = ctypes.cast(library[symbol], ctypes.c_void_p).value
     assert address is not None
     return address
+
+
+def is_built(source: CppSource, headers: str) -> bool:
+    """Whether the cache has the shared object of a source."""
+    with cache.open_folder("cpu") as folder:
+        return cache.intact(*_place(source, headers, compiler_or_none(), folder))
 
 
 def _library(
@@ -283,14 +222,21 @@ def _library(
 
 def _object(source: CppSource, headers: str, compiler: Compiler | None, folder: Path) -> Path:
     """The path of the shared object, built if it is missing or damaged."""
-    # Comments name the user's lines: a line added above a model is no reason to compile again.
-    text = re.sub(r"^//.*\n", "", source.text, flags=re.MULTILINE)
-    found, lasting = (key(text, headers, source.flags, c) for c in (compiler, None))
-    path = folder / f"{source.name}-{found}.so"
+    path, found = _place(source, headers, compiler, folder)
     if not cache.intact(path, found):
-        aliases = [folder / f"{source.name}-{lasting}.so"] if source.lasting else []
+        aliases = [_place(source, headers, None, folder)[0]] if source.lasting else []
         _compile(source, path, compiler or find_compiler(), *aliases)
     return path
+
+
+def _place(
+    source: CppSource, headers: str, compiler: Compiler | None, folder: Path
+) -> tuple[Path, str]:
+    """The path of a shared object, and its key."""
+    # Comments name the user's lines: a line added above a model is no reason to compile again.
+    text = re.sub(r"^//.*\n", "", source.text, flags=re.MULTILINE)
+    found = key(text, headers, source.flags, compiler)
+    return folder / f"{source.name}-{found}.so", found
 
 
 def _compile(source: CppSource, path: Path, compiler: Compiler, *aliases: Path) -> None:

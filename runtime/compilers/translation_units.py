@@ -245,7 +245,7 @@ class KernelBuilder:
         with cache.scratch(self.folder) as scratch:
             file, built = scratch / "unit.cpp", scratch / "object"
             file.write_text(_unit_text(unit))
-            done = run(self._command(unit[0], file, str(built)))
+            done = run(self._command(unit[0], file, str(built)), scratch)
             if done.returncode == 0:
                 cache.keep(built, [self._path(wanted) for wanted in unit])
         if done.returncode != 0 and len(unit) > 1:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphc.base.dtypes import Array
-from graphc.runtime.compilers.shared_objects import player_library
+from graphc.runtime.compilers.player_library import player_library
 from graphc.trace.arguments import exact
 
 Kind = tuple[tuple[int, ...], Any]

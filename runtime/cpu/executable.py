@@ -24,7 +24,7 @@ from graphc.runtime.checks.nan import (
     value_types,
     written_nan,
 )
-from graphc.runtime.compilers.shared_objects import begin_player
+from graphc.runtime.compilers.player_library import begin_player
 from graphc.runtime.cpu import addresses
 from graphc.runtime.cpu.addresses import ABSOLUTE, BYTES, IO, WORK, HostAddresses
 from graphc.runtime.cpu.caller import find_caller

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from graphc.base.errors import PlanError, RunError
-from graphc.runtime.compilers.shared_objects import player_library
+from graphc.runtime.compilers.player_library import player_library
 from graphc.runtime.cpu.caller import find_caller
 from graphc.runtime.plan.plan import (
     Copy,

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from graphc.base.target import CPU, kind_of
 from graphc.runtime.compilers import cache
-from graphc.runtime.compilers.shared_objects import PLAYER_SOURCE, CppSource, build
+from graphc.runtime.compilers.shared_objects import CppSource, build
+from graphc.runtime.compilers.shipped import PLAYER_SOURCE
 from graphc.runtime.tuning.stream_autotuner import cpu_name
 
 SOURCE = PLAYER_SOURCE.parent / "limits.cpp"

@@ -23,7 +23,7 @@ from graphc import nn
 from graphc.base.errors import CompileError, GraphError, PlanError, RunError
 from graphc.ops.base import REGISTRY
 from graphc.runtime.compilers.compiler import find_compiler
-from graphc.runtime.compilers.shared_objects import begin_player
+from graphc.runtime.compilers.player_library import begin_player
 from tests.files.rewriting import joined, resealed, rewritten, split
 from tests.files.training import RULES, bits, train, trainer
 from tests.text_mutations import PIECES, mutated

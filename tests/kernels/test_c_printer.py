@@ -15,7 +15,7 @@ import graphc
 from graphc import ops
 from graphc.ir import Layout, Node, Type
 from graphc.kernels.c.loop_printer import function_text, nest_lines
-from graphc.kernels.c.pointwise import HEADERS, lower_file
+from graphc.kernels.c.lower import HEADERS, lower_file
 from graphc.kernels.cpu.pointwise.pointwise import find_nests
 from graphc.kernels.loops.interpret import interpret
 from graphc.kernels.loops.language import Alloc, Loop, Memory, Nest

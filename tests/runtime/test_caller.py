@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.runtime.compilers.shared_objects import _caller_flags
+from graphc.runtime.compilers.player_library import _caller_flags
 from graphc.runtime.cpu import caller
 from graphc.runtime.cpu.caller import find_caller
 from graphc.trace import arguments
@@ -87,9 +87,9 @@ def test_calls_hold_no_references() -> None:
 def test_without_the_headers_programs_run_as_well(tmp_path: Path) -> None:
     script = (
         "import graphc, numpy as np\n"
-        "from graphc.runtime.compilers import shared_objects\n"
+        "from graphc.runtime.compilers import player_library\n"
         "from graphc.runtime.cpu import caller\n"
-        "shared_objects._caller_flags = tuple\n"
+        "player_library._caller_flags = tuple\n"
         "p = graphc.compile(lambda x: x + 1, graphc.spec((3,)), device='cpu')\n"
         "print(p(np.arange(3, dtype=np.float32)), caller.find_caller().bind is caller.bind)\n"
     )

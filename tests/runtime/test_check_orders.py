@@ -10,7 +10,8 @@ import pytest
 
 import graphc
 from graphc.base.errors import GraphError
-from graphc.ir import Graph, Node
+from graphc.ir import Graph, Layout, Node, Type
+from graphc.ir.state import elements, stored
 from graphc.ops.base import Contraction, Reduction
 from graphc.ops.fused import KernelNode
 from graphc.program import Program
@@ -90,3 +91,23 @@ def test_the_reference_adds_so_too(program: Program) -> None:
     found, want = program(*arrays), graphc.ir.interpret.evaluate(program.graph, arrays)[0]
     for place in (0, 2):
         np.testing.assert_array_equal(found[place], want[place])
+
+
+def test_sums_of_nothing_are_checked_as_well() -> None:
+    def empty(x: graphc.Tensor) -> list[graphc.Tensor]:
+        return [graphc.sum(x, axis=0), graphc.sum(x * 2, axis=1), graphc.sum(x)]
+
+    for shape in ((0, 20), (20, 0), (0, 0)):
+        with pytest.MonkeyPatch.context() as change:
+            change.setenv("GRAPHC_CHECK", "meaning")
+            found = graphc.compile(empty, graphc.spec(shape), device="cpu")(np.zeros(shape, "f4"))
+        assert [a.shape for a in found] == [shape[1:], shape[:1], ()]
+        assert not any(map(np.any, found))
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
+def test_empty_arrays_lie_in_lanes(shape: tuple[int, int]) -> None:
+    type = Type(shape, "f32", Layout(0, 16))
+    array = np.zeros(shape, np.float32)
+    assert stored(array, type.layout).shape == type.storage_shape
+    assert elements(stored(array, type.layout), type).shape == shape

@@ -13,7 +13,7 @@ import pytest
 
 from graphc.base.errors import CompileError
 from graphc.runtime.compilers import compiler
-from graphc.runtime.compilers.shared_objects import begin_player
+from graphc.runtime.compilers.player_library import begin_player
 from graphc.runtime.compilers.translation_units import build_kernels
 from tests.runtime.compiling import calling, objects, own_cache
 from tests.support.translation_units import ANSWER, many
@@ -107,7 +107,7 @@ def test_a_compiler_has_a_limit_of_cpu_time(monkeypatch: pytest.MonkeyPatch) -> 
 INTERRUPTED = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from graphc.runtime.compilers.shared_objects import begin_player, player_library
+from graphc.runtime.compilers.player_library import begin_player, player_library
 from graphc.runtime.compilers.translation_units import build_kernels
 from tests.support.translation_units import many
 try:
@@ -175,3 +175,23 @@ def test_what_ends_by_itself_gives_its_output_and_status() -> None:
     assert begin_player().daemon
     build_kernels(many(2))
     assert objects(Path(os.environ["GRAPHC_CACHE_DIR"]).parent)
+
+
+def test_temporary_files_lie_in_the_scratch_folder(tmp_path: Path) -> None:
+    assert compiler.run(["sh", "-c", "echo $TMPDIR"], tmp_path).stdout == f"{tmp_path}\n"
+
+
+def test_compilers_of_kernels_have_a_scratch_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "log"
+    own = tmp_path / "compiler"
+    real = compiler.find_compiler().command[0]
+    own.write_text(f'#!/bin/sh\necho "$TMPDIR" >> {log}\nexec {real} "$@"\n')
+    own.chmod(0o700)
+    monkeypatch.setenv("CXX", str(own))
+    monkeypatch.setenv("GRAPHC_CACHE_DIR", str(tmp_path / "cache"))
+    build_kernels(many(2))
+    folders = log.read_text().split()
+    assert folders and all(Path(f).parent == tmp_path / "cache" / "cpu" for f in folders)
+    assert not any(Path(f).exists() for f in folders)

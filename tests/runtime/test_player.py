@@ -13,7 +13,7 @@ import pytest
 from graphc.base.errors import PlanError, RunError
 from graphc.ir import Type
 from graphc.ir.state import StateBuffer
-from graphc.runtime.compilers.shared_objects import PLAYER_SOURCE
+from graphc.runtime.compilers.shipped import PLAYER_SOURCE
 from graphc.runtime.cpu import player
 from graphc.runtime.cpu.executable import CpuExecutable, load
 from graphc.runtime.cpu.player import COPY_CHUNK, resolve

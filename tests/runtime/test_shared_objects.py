@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from graphc.base.errors import CompileError
-from graphc.runtime.compilers import shared_objects
+from graphc.runtime.compilers import player_library, shared_objects
 from graphc.runtime.compilers.shared_objects import CppSource, cpu_target
 from tests.runtime.compiling import calls, objects, own_cache
 
@@ -60,15 +60,15 @@ def test_a_corrupt_object_of_a_source_is_built_again(tmp_path):
 
 def test_the_player_is_built_ahead_and_its_errors_come_to_who_asks_for_it(monkeypatch):
     monkeypatch.setattr(
-        shared_objects, "_player", functools.cache(shared_objects._player.__wrapped__)
+        player_library, "_player", functools.cache(player_library._player.__wrapped__)
     )
-    shared_objects.begin_player.cache_clear()
+    player_library.begin_player.cache_clear()
     with monkeypatch.context() as context:
         context.setenv("CXX", "no-such-compiler")
-        shared_objects.begin_player().join()
+        player_library.begin_player().join()
         with pytest.raises(CompileError, match="'no-such-compiler'"):
-            shared_objects.player_library()
-    assert shared_objects.player_library() is shared_objects.player_library()
+            player_library.player_library()
+    assert player_library.player_library() is player_library.player_library()
 
 
 def test_without_a_compiler_the_error_names_the_remedy(monkeypatch):

@@ -20,7 +20,7 @@ from graphc.base.target import Target
 from graphc.ir import Node
 from graphc.kernels.prebuilt.description import Prebuilt
 from graphc.kernels.program.kernel import Kernel
-from graphc.runtime.compilers import prebuilt_library, shared_objects, translation_units
+from graphc.runtime.compilers import player_library, prebuilt_library, translation_units
 from graphc.runtime.compilers.background_builds import BUILDS
 from graphc.runtime.compilers.translation_units import PendingKernel
 from graphc.runtime.cpu import tiers
@@ -74,7 +74,7 @@ def stock(folder: Path, sources: Path) -> None:
     """Fill the cache in `folder` with the player and a library of the kernels of the models, whose
     text is in `sources`."""
     os.environ["GRAPHC_CACHE_DIR"] = str(folder)
-    shared_objects._player.__wrapped__()  # this process may have it from another cache
+    player_library._player.__wrapped__()  # this process may have it from another cache
     sources.mkdir()
     (sources / "counter.cpp").write_text('extern "C" { long graphc_played = 0; }')
     seen: set[str] = set()

@@ -13,11 +13,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from graphc.base.target import Target
-from graphc.ir import Graph
 from graphc.ir.sections import sections_of_sums
 from graphc.kernels.cpu.contract.byte_quads import in_quads
 from graphc.kernels.cpu.contract.coverage import check_plain, check_tiled
-from graphc.kernels.cpu.contract.epilogue import finish_of, tile_epilogue
+from graphc.kernels.cpu.contract.epilogue import batch_lane, finish_of, tile_epilogue
 from graphc.kernels.cpu.contract.kernel_text import plain_loops, plain_text, tiled_text
 from graphc.kernels.cpu.contract.schedule import ranked
 from graphc.kernels.cpu.contract.shape_text import SUMS
@@ -74,7 +73,7 @@ def contract_candidates(node: KernelNode, target: Target) -> Iterator[Kernel]:
         nest, window = pooled_nest(nest, pool.op)
     elif sections := sections_of_sums(body):
         nest = sectioned_nest(nest, sections)
-    lane = _batch_lane(body, nest)
+    lane = batch_lane(body, nest)
     order = sum_loops(nest, stated_order(nest, target))
     schedules: list[TileSchedule] = []
     if quads := in_quads(nest):
@@ -246,19 +245,6 @@ def _chunked(schedule: TileSchedule) -> TileSchedule:
         pieces = min(round(chunks / panels), units // panels)
         chunks = panels * max(1, pieces)  # no chunk ends within a panel of another
     return replace(schedule, grain=grain, chunks=chunks * schedule.parts)
-
-
-def _batch_lane(body: Graph, nest: Nest) -> int | None:
-    """The batch's iteration axis, if it is kept and some value has lanes along it."""
-    reads = (nest.a, nest.b)
-    for read in reads:
-        if read.lanes is not None:
-            return read.lanes if nest.axes[read.lanes].kept else None
-    laned = [v for v in (*body.inputs, *body.outputs) if v.type.layout.axis == 0]
-    if not laned:
-        return None
-    (axis,) = (a for a, c in enumerate(nest.output[0].coefficients) if c)
-    return axis
 
 
 def _contiguous(nest: Nest) -> int | None:

@@ -24,6 +24,19 @@ class Finish:
     """Chunks of the phase."""
 
 
+def batch_lane(body: Graph, nest: Nest) -> int | None:
+    """The batch's iteration axis, if it is kept and some value has lanes along it."""
+    reads = (nest.a, nest.b)
+    for read in reads:
+        if read.lanes is not None:
+            return read.lanes if nest.axes[read.lanes].kept else None
+    laned = [v for v in (*body.inputs, *body.outputs) if v.type.layout.axis == 0]
+    if not laned:
+        return None
+    (axis,) = (a for a, c in enumerate(nest.output[0].coefficients) if c)
+    return axis
+
+
 def tile_epilogue(body: Graph, nest: Nest, lane: int, width: int) -> Epilogue:
     """The epilogue on the registers of a tile, along the iteration axis `lane`."""
     (axis,) = (d for d, place in enumerate(nest.output) if place.coefficients[lane])

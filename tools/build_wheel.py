@@ -1,0 +1,109 @@
+"""Build a wheel with compiled objects inside: `python -m tools.build_wheel dist`.
+
+Whoever installs it runs programs at once, without a compiler: it holds the player, and the library
+of prebuilt kernels for SSE2, AVX2 and AVX-512, of which the CPU's is chosen when it is loaded. It
+takes a minute on two cores. The wheel's tag names the newest version of the C library that the
+objects need, so build it on the oldest system that it is for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from graphc.base.config import INSTRUCTION_SETS
+from graphc.runtime.compilers import shipped
+from graphc.runtime.compilers.compiler import failure, find_compiler, run, side_by_side
+from graphc.runtime.compilers.shipped import Shipped
+from tools.wheel_hook import FOLDER, TAG
+
+ROOT = Path(__file__).resolve().parents[1]
+BASELINE = (2, 17)
+"""The oldest C library that wheels have a tag for."""
+
+
+def build_objects(objects: Iterable[Shipped], folder: Path) -> list[Path]:
+    """Compile the objects into a folder. Raises CompileError."""
+    compiler, jobs, parts = find_compiler(), [], list[tuple[Shipped, list[str]]]()
+    for wanted in objects:
+        names = [str(folder / f"{wanted.name}-{source.stem}.o") for source in wanted.sources]
+        parts.append((wanted, names))
+        compile_only = [flag for flag in wanted.flags if flag != "-shared"]
+        for source, name in zip(wanted.sources, names, strict=True):
+            jobs.append((wanted.name, [*compile_only, "-c", str(source), "-o", name]))
+    links = [(w.name, [*w.flags, "-s", *p, "-o", str(folder / w.path.name)]) for w, p in parts]
+
+    def call(job: tuple[str, Sequence[str]]) -> None:
+        name, arguments = job
+        print(f"{name}: {Path(arguments[-1]).name}", file=sys.stderr)
+        command = [*compiler.command, *arguments]
+        done = run(command)
+        if done.returncode:
+            raise failure(f"{name} of a wheel", "", command, done)
+
+    side_by_side(call, jobs)
+    side_by_side(call, links)
+    for _, names in parts:
+        for name in names:
+            Path(name).unlink()
+    return [folder / wanted.path.name for wanted, _ in parts]
+
+
+def tag_of(objects: Iterable[Path]) -> str:
+    """The platform's tag: of the newest version of the C library that an object needs (PEP 600)."""
+    needed = {BASELINE}
+    for path in objects:
+        versions = re.findall(rb"GLIBC_(\d+)\.(\d+)", path.read_bytes())
+        needed.update((int(major), int(minor)) for major, minor in versions)
+    major, minor = max(needed)
+    return f"manylinux_{major}_{minor}_{platform.machine()}"
+
+
+def build_wheel(target: Path, isas: Iterable[str]) -> Path:
+    """Build the wheel into a folder, with libraries for these instruction sets; returns its path.
+    Raises CompileError."""
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="graphc-wheel-") as name:
+        folder = Path(name)
+        built = build_objects([shipped.player(), *map(shipped.library, isas)], folder)
+        tag = tag_of(built)
+        command = [
+            sys.executable,
+            "-m",
+            "hatchling",
+            "build",
+            "-t",
+            "wheel",
+            "-d",
+            str(target.resolve()),
+        ]
+        subprocess.run(command, cwd=ROOT, check=True, env={**os.environ, FOLDER: name, TAG: tag})
+    (wheel,) = target.glob(f"graphc-*-py3-none-{tag}.whl")
+    return wheel
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="build_wheel", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument(
+        "--isa", nargs="+", choices=[*INSTRUCTION_SETS], default=[*INSTRUCTION_SETS]
+    )
+    options = parser.parse_args(arguments)
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        sys.exit(
+            f"build_wheel: expected Linux on x86-64, got {sys.platform} on {platform.machine()}; "
+            "`pip wheel .` builds one without objects"
+        )
+    wheel = build_wheel(options.folder, options.isa)
+    print(f"{wheel}: {wheel.stat().st_size / 1e6:.1f} MB")
+
+
+if __name__ == "__main__":
+    main()
