@@ -34,7 +34,7 @@ from graphc.ops.loops.scan import bodies
 from graphc.runtime.compilers.compiler import find_compiler
 from graphc.runtime.compilers.prebuilt_library import PrebuiltLibrary, build_library
 from graphc.runtime.compilers.shared_objects import cpu_target
-from graphc.runtime.plan.plan import Launch, Loop, Plan, Step
+from graphc.runtime.plan.plan import Launch, Loop, Step
 
 SOURCE = Path(__file__).with_name("tiers.cpp")
 DEFAULT = (

@@ -35,17 +35,12 @@ def defines(module: Module) -> list[str]:
     return [f"-DGRAPHC_LANES={module.machine.lanes}", *flush]
 
 
-def cmake_text(module: Module, weights_in_code: bool) -> str:
+def cmake_text(module: Module) -> str:
     """Return CMakeLists.txt."""
     name, machine = module.name, module.machine
     flags = " ".join((*FLAGS[1:], *machine.flags))
     macros = " ".join(defines(module))
-    code = " weights.c" if weights_in_code else ""
-    in_code = (
-        f"\ntarget_compile_definitions({name} PUBLIC {module.upper}_WEIGHTS_IN_CODE)"
-        if weights_in_code
-        else ""
-    )
+    code = " weights.c" if module.weights_in_code else ""
     threads = (
         f"\nfind_package(Threads REQUIRED)\ntarget_link_libraries({name} PUBLIC Threads::Threads)"
         if module.threads
@@ -74,7 +69,7 @@ add_library({name} STATIC {" ".join(sources(module))}{code})
 set_target_properties({name} PROPERTIES CXX_STANDARD 20 CXX_EXTENSIONS OFF)
 target_include_directories({name} PUBLIC . PRIVATE include)
 target_compile_options({name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:{";".join(flags.split())}>)
-target_compile_definitions({name} PRIVATE {macros.replace("-D", "")}){in_code}{threads}
+target_compile_definitions({name} PRIVATE {macros.replace("-D", "")}){threads}
 {test}"""
 
 
@@ -153,7 +148,11 @@ $CC $MACHINE -nostartfiles -Wl,-e,reset -Wl,--gc-sections -s -T cortex_m.ld {obj
   "$OUT/selftest.o" "$OUT/weights.o" "$OUT/cortex_m.o" -o "$OUT/{name}_selftest.elf"
 """
     pthread = " -pthread" if module.threads else ""
-    return f"""ar rcs "$OUT/lib{name}.a" {objects}
+    weights = ""
+    if module.weights_in_code:
+        weights = f'{_C} -c weights.c -o "$OUT/weights.o"\n'
+        objects += ' "$OUT/weights.o"'
+    return f"""{weights}ar rcs "$OUT/lib{name}.a" {objects}
 {_C} ${{LDFLAGS:-}} selftest.c {objects} -Wl,--gc-sections -s{pthread} -lm \\
   -o "$OUT/{name}_selftest"
 """

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from graphc.export.interface import Function
 from graphc.export.memory import CONSTANTS, Memory
+from graphc.export.names import commented
 from graphc.runtime.plan.places import Place, Places
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Range, Step
 
@@ -29,28 +30,22 @@ class _Calls:
         """The statements of steps within loops, the outermost first."""
         for step in steps:
             if isinstance(step, Loop | Launch | Copy):
-                condition = _condition(step, around)
-                inner = indent + "  " if condition else indent
-                if condition:
-                    yield f"{indent}if ({condition}) {{"
-                yield from self.step(step, inner, around)
-                if condition:
-                    yield f"{indent}}}"
+                assert step.stage == 0, "a plan of one stream has no wavefronts"
+                yield from self.step(step, indent, around)
 
     def step(
         self, step: Loop | Launch | Copy, indent: str, around: tuple[Loop, ...]
     ) -> Iterator[str]:
         if isinstance(step, Loop):
             t = f"t{len(around)}"
-            yield f"{indent}for (int {t} = 0; {t} < {step.count}; {t}++) {{  // {step.name}"
+            yield f"{indent}// {commented(step.name)}"
+            yield f"{indent}for (int {t} = 0; {t} < {step.count}; {t}++) {{"
             yield from self.steps(step.steps, indent + "  ", (*around, step))
             yield f"{indent}}}"
         elif isinstance(step, Copy):
             size = step.source.stop - step.source.start
             if size:
-                target, source = (
-                    self.address(r, step.stage, around) for r in (step.target, step.source)
-                )
+                target, source = (self.address(r, around) for r in (step.target, step.source))
                 yield f"{indent}__builtin_memcpy({target}, {source}, {size});"
         else:
             yield from self.launch(step, indent, around)
@@ -60,8 +55,8 @@ class _Calls:
         yield f"{indent}{{"
         yield f"{indent}  void* const arguments[] = {{"
         for number, argument in enumerate(step.arguments):
-            address = self.address(argument, step.stage, around, kernel.offset(number))
-            name = f"  // {argument.value}" if argument.value else ""
+            address = self.address(argument, around, kernel.offset(number))
+            name = f"  // {commented(argument.value)}" if argument.value else ""
             yield f"{indent}      {address},{name}"
         yield f"{indent}  }};"
         symbol = self.symbols[step.kernel]
@@ -72,9 +67,9 @@ class _Calls:
                 yield f"{indent}  PLAY({symbol}, arguments, {phase}, {chunks});"
         yield f"{indent}}}"
 
-    def address(self, range: Range, stage: int, around: tuple[Loop, ...], more: int = 0) -> str:
+    def address(self, range: Range, around: tuple[Loop, ...], more: int = 0) -> str:
         """The address of a range as an expression."""
-        place = self.places.place(range, stage)
+        place = self.places.place(range)
         base, offset = self.base(place)
         offset += more
         text = base
@@ -100,16 +95,3 @@ class _Calls:
             return f"(char*)inputs->{inputs[place.index].symbol}", place.offset
         output = self.function.outputs[place.index - len(inputs)]
         return f"(char*)outputs->{output.symbol}", place.offset
-
-
-def _condition(step: Loop | Launch | Copy, around: tuple[Loop, ...]) -> str:
-    """When a step of a wavefront's stage runs; "" for always."""
-    if not around:
-        return ""
-    loop, t = around[-1], f"t{len(around) - 1}"
-    parts = []
-    if step.stage > 0:
-        parts.append(f"{t} >= {step.stage}")
-    if step.stage + loop.length < loop.count:
-        parts.append(f"{t} < {step.stage + loop.length}")
-    return " && ".join(parts)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from graphc.export.calls import body_of
 from graphc.export.interface import Function, Port
 from graphc.export.memory import CONSTANTS, STATE, Block, Memory
-from graphc.export.names import c_type, described
+from graphc.export.names import c_type, commented, described
 from graphc.export.sources import Kernels, declarations
 from graphc.export.targets import Machine
 
@@ -38,6 +38,8 @@ class Module:
     """Whether chunks of kernels run on several threads."""
     flush: bool
     """Whether denormals count as zeros."""
+    weights_in_code: bool
+    """Whether the weights are also a C array."""
     version: str
     """The version of graphc."""
 
@@ -244,6 +246,10 @@ def _header(module: Module) -> Iterator[str]:
     yield f"int {name}_init({name}* model, void* arena, void* state, const void* weights,"
     yield "    size_t size);"
     yield ""
+    if module.weights_in_code:
+        yield "/* The weights, in weights.c. */"
+        yield f"extern const unsigned char {name}_weights[{upper}_WEIGHTS_BYTES];"
+        yield ""
     yield f"/* The state, {upper}_STATE_BYTES bytes to write to a file, with its checksum. */"
     yield f"const void* {name}_save({name}* model);"
     yield "/* Take the state that was saved by this program on any machine, or that of the weights."
@@ -276,7 +282,7 @@ def _interface(module: Module, function: Function) -> Iterator[str]:
         yield f"typedef struct {symbol}_{side} {{"
         for port in ports:
             const = "const " if side == "inputs" else ""
-            title = f"{port.name} {described(port.type)}"
+            title = f"{commented(port.name)} {described(port.type)}"
             yield f"  {const}{port.c_type}* {port.symbol}; /* {title} */"
         if not ports:
             yield "  char none; /* C wants a field */"
@@ -311,7 +317,7 @@ def _accessors(module: Module, block: Block) -> Iterator[str]:
         found = f"{name}_{own}_{item.symbol}"
         yield f"static inline {const}{c_type(item.type)}* {found}(const {name}* model) {{"
         yield f"  return ({const}{c_type(item.type)}*)(model->{kind} + {item.offset});"
-        yield f"}} /* {item.name} {described(item.type)} */"
+        yield f"}} /* {commented(item.name)} {described(item.type)} */"
 
 
 def _bytes(values: bytes) -> str:

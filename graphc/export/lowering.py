@@ -37,12 +37,7 @@ class Entry:
 
 
 def lower_for(machine: Machine, programs: Mapping[str, Program]) -> list[Entry]:
-    """Return the programs lowered for a machine, by the names of their functions.
-
-    Raises GraphError for what cannot be exported.
-    """
-    for program in programs.values():
-        _check(program)
+    """Return programs that `check_program` accepts, lowered for a machine, by their names."""
     made = {name: _optimized(machine, program) for name, program in programs.items()}
     # What one of them writes, the others read as it is.
     changing = [state[old.name] for _, graph, state in made.values() for old, _ in graph.updates]
@@ -74,7 +69,7 @@ def _optimized(machine: Machine, program: Program) -> tuple[str, Graph, dict[str
     return str(whole.graph), optimized, state
 
 
-def _check(program: Program) -> None:
+def check_program(program: Program) -> None:
     """Raise GraphError for a program that cannot be exported."""
     if isinstance(program, SizedProgram):
         raise GraphError(
@@ -89,5 +84,6 @@ def _check(program: Program) -> None:
         )
     if any(asked.count for asked in program.recipe.traced.builder.shown):
         raise GraphError(
-            f"export: {program.name} calls functions of Python by graphc.show: remove these calls"
+            f"export: {program.name} prints by graphc.show: use graphc.tap, whose values become "
+            "outputs"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from graphc.base.errors import GraphError
 from graphc.ir import Type
@@ -47,6 +47,16 @@ def identifiers(names: Iterable[str]) -> list[str]:
         seen.add(word.lower())
         found.append(word)
     return found
+
+
+def commented(name: str) -> str:
+    """Return a name as a comment can hold it, on one line."""
+    return re.sub(r"\*/|[\\\x00-\x1f]", "_", name)
+
+
+def filled(text: str, words: Mapping[str, str]) -> str:
+    """Return a text with each of these words replaced, once, by what belongs there."""
+    return re.sub("|".join(words), lambda found: words[found[0]], text)
 
 
 def check_name(what: str, name: str) -> str:

@@ -19,6 +19,7 @@ from graphc.export.header import Module
 from graphc.export.interface import Function, Port
 from graphc.export.lowering import Entry
 from graphc.export.memory import HEADER
+from graphc.export.names import filled
 from graphc.ir.state import StateBuffer, contents, overwrite
 from graphc.program.executable import Executable
 from graphc.program.loading import make_plan_of, pack_state, target_of
@@ -189,7 +190,11 @@ def _lines(module: Module, test: SelfTest) -> Iterator[str]:
     yield "  return wrong;"
     yield "}"
     yield ""
-    yield _MAIN.replace("NAME", name).replace("UPPER", upper).replace("CALLS", str(len(test.calls)))
+    coded = module.weights_in_code
+    main = _MAIN.replace("READ", _FROM_CODE if coded else _FROM_FILE)
+    found = f"{name}_weights" if coded else "weights"
+    count = str(len(test.calls))
+    yield filled(main, {"NAME": name, "UPPER": upper, "FOUND": found, "CALLS": count})
 
 
 def _tables(test: SelfTest) -> Iterator[str]:
@@ -284,27 +289,11 @@ FILL(bits32, int32_t, h & 1)
 FILL(bits64, int64_t, h & 1)
 """
 _MAIN = r"""#ifndef SELFTEST_LIBRARY
-#ifdef UPPER_WEIGHTS_IN_CODE
-extern const unsigned char NAME_weights[];
-#else
-static unsigned char weights[UPPER_WEIGHTS_BYTES];
-#endif
-
 int main(int count, char** words) {
-#ifdef UPPER_WEIGHTS_IN_CODE
-  const unsigned char* weights = NAME_weights;
-  const size_t size = UPPER_WEIGHTS_BYTES;
-  (void)count, (void)words;
-#else
-  const char* path = count > 1 ? words[1] : "NAME.weights";
-  FILE* file = fopen(path, "rb");
-  if (!file) return fprintf(stderr, "cannot read %s\n", path), 2;
-  const size_t size = fread(weights, 1, sizeof weights, file);
-  fclose(file);
-#endif
+READ
   static uint32_t checksums[CALLS];
   int calls = 0;
-  const int wrong = NAME_selftest(weights, size, checksums, &calls);
+  const int wrong = NAME_selftest(FOUND, size, checksums, &calls);
   if (wrong < 0) return fprintf(stderr, "the weights are refused\n"), 2;
   for (int i = 0; i < calls; i++) printf("call %d: state %08x\n", i, (unsigned)checksums[i]);
   printf("%d of %d calls have the same bits\n", calls - wrong, calls);
@@ -314,3 +303,11 @@ int main(int count, char** words) {
 }
 #endif
 """
+_FROM_FILE = r"""  static unsigned char weights[UPPER_WEIGHTS_BYTES];
+  const char* path = count > 1 ? words[1] : "NAME.weights";
+  FILE* file = fopen(path, "rb");
+  if (!file) return fprintf(stderr, "cannot read %s\n", path), 2;
+  const size_t size = fread(weights, 1, sizeof weights, file);
+  fclose(file);"""
+_FROM_CODE = r"""  const size_t size = UPPER_WEIGHTS_BYTES;
+  (void)count, (void)words;"""

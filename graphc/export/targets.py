@@ -35,8 +35,6 @@ class Machine:
     """Whether it has a mode in which denormals count as zeros."""
     hosted: bool = True
     """Whether there is an operating system, with files and threads."""
-    fuses: bool = True
-    """Whether it has an instruction that multiplies and adds with one rounding."""
     caches: Caches = _COMMON
     """Of one core."""
 
@@ -57,7 +55,6 @@ MACHINES = {
             "g++",
             "x86_64-linux-musl",
             ("-mcpu=x86_64",),
-            fuses=False,
         ),
         Machine(
             "x86-64-avx2",
@@ -97,7 +94,6 @@ MACHINES = {
             pointer_bytes=4,
             flushes=False,
             hosted=False,
-            fuses=False,
         ),
         Machine(
             "riscv64",

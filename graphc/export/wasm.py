@@ -10,7 +10,7 @@ from typing import Any
 
 from graphc.export.header import ERRORS, Module
 from graphc.export.interface import Function, Port
-from graphc.export.names import described
+from graphc.export.names import described, filled
 from graphc.export.selftest import Call, SelfTest
 
 _ARRAYS = {
@@ -47,9 +47,7 @@ def wasm_files(module: Module, test: SelfTest) -> dict[str, str]:
 def _filled(module: Module, file: str, **texts: str) -> str:
     """A file of native/ with these texts, the version and the name in place of words."""
     found = (Path(__file__).parent / "native" / file).read_text()
-    for word, text in {**texts, "VERSION": module.version, "NAME": module.name}.items():
-        found = found.replace(word, text)
-    return found
+    return filled(found, {**texts, "VERSION": module.version, "NAME": module.name})
 
 
 def _call(call: Call) -> dict[str, Any]:
@@ -178,7 +176,7 @@ def _types(module: Module) -> Iterator[str]:
     yield "  /** Views of the state; what is written there counts from the next call on. */"
     yield "  readonly state: {"
     for item in module.memory.state.items:
-        yield f'    /** {item.type} */ "{item.name}": {_ARRAYS[item.type.dtype]};'
+        yield f"    /** {item.type} */ {json.dumps(item.name)}: {_ARRAYS[item.type.dtype]};"
     yield "  };"
     yield "  /** The bytes of the state, to be stored and restored on any machine. */"
     yield "  save(): Uint8Array;"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,9 @@ from graphc.base.errors import GraphError
 from graphc.export import build_files, readme, selftest
 from graphc.export.header import Module, header_text, model_text
 from graphc.export.interface import functions_of
-from graphc.export.lowering import lower_for
+from graphc.export.lowering import check_program, lower_for
 from graphc.export.memory import lay_out
-from graphc.export.names import check_name, identifier
+from graphc.export.names import check_name, filled, identifier
 from graphc.export.sources import kernels_of
 from graphc.export.targets import Machine, find_machine
 from graphc.export.wasm import wasm_files
@@ -59,6 +58,7 @@ def write(
         kernels=kernels_of(prefix, entries, machine),
         threads=threads,
         flush=flush,
+        weights_in_code=weights_in_code,
         version=graphc.__version__,
     )
     weights = memory.state.image() + memory.constants.image()
@@ -68,7 +68,7 @@ def write(
         f"{prefix}.weights": weights,
         "model.cpp": model_text(module),
         "README.md": readme.readme_text(module),
-        "CMakeLists.txt": build_files.cmake_text(module, weights_in_code),
+        "CMakeLists.txt": build_files.cmake_text(module),
         "build.sh": build_files.script_text(module),
         "selftest.c": selftest.selftest_text(module, test),
         "include/graphc/state.h": _native("state.h"),
@@ -92,6 +92,7 @@ def write(
 def _named(programs: Program | Mapping[str, Program]) -> dict[str, Program]:
     """The programs by the names of their functions."""
     if isinstance(programs, Program):
+        check_program(programs)
         return {"run" if programs.update is None else "step": programs}
     if not isinstance(programs, Mapping) or not programs:
         kind = "no programs" if isinstance(programs, Mapping) else type(programs).__name__
@@ -100,6 +101,7 @@ def _named(programs: Program | Mapping[str, Program]) -> dict[str, Program]:
         if not isinstance(program, Program):
             raise GraphError(f"export: {name} expected a program, got {type(program).__name__}")
         check_name("a function's name", name)
+        check_program(program)
         if name in _TAKEN:
             raise GraphError(f"export: a function cannot be called {name}: every export has one")
     return dict(programs)
@@ -125,7 +127,7 @@ def _new_folder(folder: Path) -> Path:
     """The folder, created if it is missing; GraphError if it is not empty."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if any(os.scandir(folder)):
+        if any(folder.iterdir()):
             raise GraphError(f"export: {folder} is not empty: give a new folder")
     except OSError as error:
         raise GraphError(f"export: cannot write {folder}: {error.strerror}") from None
@@ -134,8 +136,8 @@ def _new_folder(folder: Path) -> Path:
 
 def _bare(module: Module, calls: int) -> dict[str, str]:
     """What a machine without an operating system starts with."""
-    text = _native("cortex_m.c").replace("CALLS", str(calls))
-    text = text.replace("UPPER", module.upper).replace("NAME", module.name)
+    words = {"CALLS": str(calls), "UPPER": module.upper, "NAME": module.name}
+    text = filled(_native("cortex_m.c"), words)
     return {"cortex_m.c": text, "cortex_m.ld": _native("cortex_m.ld")}
 
 

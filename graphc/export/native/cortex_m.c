@@ -6,7 +6,6 @@
    A program of your own replaces `run`. */
 #include "NAME.h"
 
-extern const unsigned char NAME_weights[];
 int NAME_selftest(const void* weights, size_t size, uint32_t* checksums, int* calls);
 
 extern unsigned char stack_begin[], stack_top[], bss_begin[], bss_end[], data_begin[], data_end[],
