@@ -19,9 +19,8 @@ def readme_text(module: Module) -> str:
     )
     return f"""# {name}
 
-Made by graphc {module.version} for {machine.name}: {machine.title}. It needs no other library than
-the C library, from which it takes `memcpy` and `memset`, and functions such as `exp` if the program
-computes with `float64`.
+Made by graphc {module.version} for {machine.name}: {machine.title}.
+{_needs(module)}
 
 ## Use
 
@@ -63,6 +62,16 @@ def _function(module: Module, function: Function) -> str:
     ]
     return "\n".join(
         [f"## {function.symbol}", "", "| | field | type |", "| --- | --- | --- |", *rows, ""]
+    )
+
+
+def _needs(module: Module) -> str:
+    """What it takes from elsewhere."""
+    if module.machine.name == "wasm32":
+        return "The modules import nothing."
+    return (
+        "It takes `memcpy` and `memset` from the C library, and functions such as `exp` if the "
+        "program computes with `float64`; it needs no other library."
     )
 
 

@@ -61,6 +61,7 @@ def write(
         weights_in_code=weights_in_code,
         version=graphc.__version__,
     )
+    _check_size(module)
     weights = memory.state.image() + memory.constants.image()
     test = selftest.selftest_of(module, calls, inputs)
     files: dict[str, str | bytes] = {
@@ -105,6 +106,18 @@ def _named(programs: Program | Mapping[str, Program]) -> dict[str, Program]:
         if name in _TAKEN:
             raise GraphError(f"export: a function cannot be called {name}: every export has one")
     return dict(programs)
+
+
+def _check_size(module: Module) -> None:
+    """Raise GraphError for a program that an address of the machine cannot reach."""
+    total = module.memory.arena + module.memory.state.size + module.weights_bytes
+    total += sum(p.type.nbytes for f in module.functions for p in (*f.inputs, *f.outputs))
+    most = (1 << 31) - 1
+    if module.machine.pointer_bytes == 4 and total > most:
+        raise GraphError(
+            f"export: the program takes {total} bytes, with which {module.machine.name} has no "
+            f"addresses: at most {most}"
+        )
 
 
 _TAKEN = frozenset(("init", "save", "restore", "start", "stop", "state", "constant"))

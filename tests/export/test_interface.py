@@ -359,3 +359,25 @@ def test_any_name_and_an_array_of_the_weights(tmp_path: Path) -> None:
     assert states(selftest(tmp_path / "made", "UPPER_NAME", "x86-64"))
     program.export(tmp_path / "module", "wasm32", name="CALLS")
     assert "CALLS_run(&model" in (tmp_path / "module" / "wasm.c").read_text()
+
+
+def test_programs_of_the_reference_and_of_a_file(tmp_path: Path) -> None:
+    graphc.seed(0)
+    model = nn.Linear(3, 2)
+    named = {d: graphc.compile(model, X, device=d) for d in ("cpu", "reference")}
+    named["cpu"].save(tmp_path / "saved")
+    named["loaded"] = graphc.load(tmp_path / "saved")
+    for name, program in named.items():
+        program.export(tmp_path / name, "aarch64", name="net", calls=1)
+    for file in ("model.cpp", "kernels_0.cpp", "net.weights", "selftest.c"):
+        assert len({(tmp_path / name / file).read_bytes() for name in named}) == 1
+
+
+def test_what_no_address_reaches(tmp_path: Path) -> None:
+    wide = graphc.compile(lambda x: x + 1, graphc.spec((1 << 14, 1 << 15)), device="reference")
+    message = (
+        "export: the program takes 4294967616 bytes, with which wasm32 has no addresses: at most "
+        "2147483647"
+    )
+    with pytest.raises(GraphError, match=f"^{message}$"):
+        wide.export(tmp_path / "made", "wasm32")
