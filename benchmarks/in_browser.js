@@ -1,4 +1,4 @@
-// Times one function of LeNet, by graphc or TensorFlow.js, in this page: `measure(who, what, calls)`.
+// Times the functions of a LeNet, of graphc and of TensorFlow.js, in this page.
 import { fuses, load } from "./digits.mjs";
 
 const BATCH = 100;
@@ -57,17 +57,17 @@ async function functions(who) {
   return (made[who] ??= tensorflow());
 }
 
-// Milliseconds of each call, after one that does not count if there are several; or why there are
-// none.
-window.measure = async (who, what, calls) => {
+// Milliseconds of a call, `count` times, of so many calls together each, after one that does not count
+// if there are several; or why there are none.
+window.measure = async (who, what, count, together) => {
   try {
     const its = await functions(who);
-    if (calls > 1) its[what]();
+    if (count > 1) its[what]();
     const times = [];
-    for (let i = 0; i < calls; i++) {
+    for (let i = 0; i < count; i++) {
       const begin = performance.now();
-      its[what]();
-      times.push(performance.now() - begin);
+      for (let j = 0; j < together; j++) its[what]();
+      times.push((performance.now() - begin) / together);
     }
     return times;
   } catch (error) {
