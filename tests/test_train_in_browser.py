@@ -1,5 +1,5 @@
-"""examples/train_in_browser in a browser, behind whose back the server ends: it trains, reads what is
-drawn, goes on from a saved state to the bit, and has Python's bits."""
+"""examples/train_in_browser in Chromium, the network off and the server ended: it has the bits of
+Python, learns, reads what is drawn, and goes on from a saved state to the bit."""
 
 from __future__ import annotations
 
@@ -149,8 +149,8 @@ def draw(browser: Browser, strokes: list[list[tuple[int, int]]]) -> int:
     assert text(browser, "#reading") == "Draw with mouse, pen or finger."
     browser.js("document.getElementById('field').scrollIntoView({block: 'center'})")
     x, y, size = browser.js(
-        "(({x, y, width}) => [x, y, width])("
-        "document.getElementById('field').getBoundingClientRect())"
+        "(({x, y, width}) => [x, y, width])"
+        "(document.getElementById('field').getBoundingClientRect())"
     )
     for stroke in strokes:
         for i, point in enumerate([*stroke, stroke[-1]]):
@@ -181,6 +181,37 @@ def test_it_fits_every_width(browser: Browser, width: int) -> None:
     browser.call("Emulation.setDeviceMetricsOverride", **metrics)
     assert browser.js("document.documentElement.scrollWidth <= innerWidth")
     browser.call("Emulation.clearDeviceMetricsOverride")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_stands_out_from_what_is_behind_it(browser: Browser, dark: bool) -> None:
+    browser.scheme(dark)
+    pale = browser.js(CONTRAST)
+    browser.scheme(False)
+    assert pale == []
+
+
+CONTRAST = """(() => {
+  const rgb = (color) => color.match(/[\\d.]+/g).map(Number);
+  const light = (color) => rgb(color).slice(0, 3)
+    .map((c) => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = (element) => {
+    const color = getComputedStyle(element).backgroundColor;
+    return rgb(color)[3] === 0 ? behind(element.parentElement) : color;
+  };
+  const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  return [...document.body.querySelectorAll('*')]
+    .filter((e) => [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
+    .filter((e) => e.getClientRects().length && !e.matches('#hint, :disabled'))
+    .map((e) => {
+      const style = getComputedStyle(e);
+      const ink = e instanceof SVGElement ? style.fill : style.color;
+      return [e.id || e.tagName, ratio(light(ink), light(behind(e)))];
+    })
+    .filter(([, found]) => found < 4.5);
+})()"""
+"""Elements with text whose contrast is below WCAG's 4.5, with it."""
 
 
 def test_every_control_has_a_name(browser: Browser) -> None:

@@ -1,5 +1,5 @@
-"""A headless Chromium that opens files, or a server of this machine, with the network off, driven through a pipe by its DevTools
-protocol: https://chromedevtools.github.io/devtools-protocol"""
+"""A headless Chromium that opens files, or what this machine serves, with the network off, driven
+through a pipe by its DevTools protocol: https://chromedevtools.github.io/devtools-protocol"""
 
 from __future__ import annotations
 
@@ -81,6 +81,7 @@ class Browser:
         self.number = 0
         self.session: str | None = None
         self.problems: list[str] = []
+        self.seconds = SECONDS
         self.own: tuple[str, ...] = ("file:", "about:", "blob:", "data:")
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
@@ -138,9 +139,9 @@ class Browser:
         assert "exceptionDetails" not in result, result["exceptionDetails"]
         return result["result"].get("value")
 
-    def until(self, condition: str, seconds: float = SECONDS) -> None:
+    def until(self, condition: str, seconds: float | None = None) -> None:
         """Wait for an expression to be true."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + (seconds or self.seconds)
         while not self.js(f"Boolean({condition})"):
             assert time.monotonic() < end, f"not true: {condition}"
             self.js("new Promise((done) => setTimeout(done, 20))")
@@ -182,7 +183,7 @@ class Browser:
 
     def _message(self) -> Any:
         while b"\0" not in self.read:
-            ready, _, _ = select.select([self.answers], [], [], SECONDS)
+            ready, _, _ = select.select([self.answers], [], [], self.seconds)
             more = os.read(self.answers, 1 << 20) if ready else b""
             if not more:
                 missing("the browser does not answer")
