@@ -92,10 +92,8 @@ def script_text(module: Module) -> str:
     default_c = "python -m ziglang cc" if with_zig else gcc
     fused = fused_zig = ""
     if machine.name == "wasm32":
-        fused, fused_zig = (
-            ' FUSED="-mrelaxed-simd"',
-            f' FUSED="{machine.zig_flags[0]}+relaxed_simd"',
-        )
+        fused = ' FUSED="-mrelaxed-simd"'
+        fused_zig = f' FUSED="{machine.zig_flags[0]}+relaxed_simd"'
     return f"""#!/bin/sh
 # Builds {name} for {machine.name} into the folder build. CXX and CC choose the compilers,
 # OUT the folder; LDFLAGS is for the linker. The ziglang package of Python has compilers for
@@ -133,7 +131,7 @@ def _link(module: Module) -> str:
         return f"""{_C} -c wasm.c -o "$OUT/wasm.o"
 $CC $MACHINE {_WASM_LINK} {objects} "$OUT/wasm.o" \\
   -o "$OUT/{name}.wasm"
-# Again for engines whose relaxed SIMD fuses multiply-adds, which is several times as fast.
+# Again for engines whose relaxed SIMD fuses multiply-adds: the same bits, many times as fast.
 for file in {" ".join(sources(module))}; do
   $CXX $MACHINE $FUSED $FLAGS -I. -Iinclude -c "$file" -o "$OUT/${{file%.cpp}}.fma.o"
 done

@@ -200,7 +200,7 @@ def _types(module: Module) -> Iterator[str]:
     yield "}"
     yield ""
     yield f"/** Whether multiply-adds are rounded once here: then {name}.fma.wasm computes the same"
-    yield f"    bits as {name}.wasm, several times as fast. */"
+    yield f"    bits as {name}.wasm, many times as fast. */"
     yield "export declare function fuses(): boolean;"
     yield ""
     yield f"/** Loads {name}.wasm, a URL, response, bytes or module, with its weights' bytes. */"

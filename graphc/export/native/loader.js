@@ -32,7 +32,7 @@ const madd = new Uint8Array([
 ]);
 
 // Whether multiply-adds are rounded once here: then NAME.fma.wasm computes the same bits as
-// NAME.wasm, several times as fast. The standard leaves it to the engine and its processor.
+// NAME.wasm, many times as fast. The standard leaves it to the engine and its processor.
 export function fuses() {
   if (!WebAssembly.validate(madd)) return false;
   const { f } = new WebAssembly.Instance(new WebAssembly.Module(madd)).exports;
