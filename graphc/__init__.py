@@ -4,7 +4,7 @@ A Python function is traced once to a graph of ops, which is differentiated, opt
 compiled. `compile` is the entry point.
 """
 
-from graphc import data, nn, optim, text
+from graphc import data, nn, optim, text, training
 from graphc import functions as _functions
 from graphc.base.errors import CompileError, GraphError, PlanError, RunError
 from graphc.functions import *  # noqa: F403
@@ -21,6 +21,7 @@ from graphc.program.vmap import vmap
 from graphc.program.weights import load_weights, save_weights
 from graphc.pytorch import from_torch, to_torch
 from graphc.trace import Tensor, spec
+from graphc.training import fit
 
 __version__ = "0.2.0"
 
@@ -37,6 +38,7 @@ __all__ = [
     "Tensor",
     "compile",
     "data",
+    "fit",
     "from_torch",
     "grad",
     "load",
@@ -53,6 +55,7 @@ __all__ = [
     "text",
     "to_torch",
     "trace",
+    "training",
     "value_and_grad",
     "vmap",
     *_functions.NAMES,

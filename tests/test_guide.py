@@ -19,6 +19,7 @@ SECTIONS = [
     "A training loop",
     "Batches of data",
     "Training and evaluation",
+    "Fit",
     "Freezing",
     "Learning rates, groups and averages",
     "Custom update rules",

@@ -42,6 +42,7 @@ ROOMS = (
     ("inspect",),
     ("report",),
     ("program",),
+    ("training",),
     ("torch.aten", "onnx.dtypes"),
     ("onnx.operators", "onnx.writers"),
     ("torch", "onnx"),
