@@ -45,7 +45,7 @@ ROOMS = (
     ("training",),
     ("torch.aten", "onnx.dtypes"),
     ("onnx.operators", "onnx.writers"),
-    ("torch", "onnx"),
+    ("torch", "onnx", "sklearn"),
     ("pytorch",),
     ("cli",),
 )
