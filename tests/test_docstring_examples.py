@@ -78,9 +78,10 @@ def test_the_example_prints_what_it_says(name: str) -> None:
 
 
 @pytest.mark.usefixtures("reference")
-def test_the_examples_of_onnx_print_what_they_say() -> None:
-    need_module("onnx")
-    found = examples("graphc.onnx")
+@pytest.mark.parametrize("package", ["onnx", "sklearn"])
+def test_the_examples_of_a_front_end_print_what_they_say(package: str) -> None:
+    need_module(package)
+    found = examples(f"graphc.{package}")
     assert found
     for name, text in found.items():
         run(name, text)

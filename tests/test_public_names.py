@@ -41,7 +41,7 @@ ARRAY_API = (
 """The functions of the Python Array API standard, version 2023.12."""
 
 
-@pytest.mark.parametrize("package", [*PACKAGES, "graphc.onnx", "graphc.torch"])
+@pytest.mark.parametrize("package", [*PACKAGES, "graphc.onnx", "graphc.sklearn", "graphc.torch"])
 def test_dir_shows_what_is_public(package: str) -> None:
     if package not in PACKAGES:
         need_module(package.rpartition(".")[2])

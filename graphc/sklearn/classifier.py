@@ -52,7 +52,7 @@ class Classifier(ClassifierMixin, ModuleEstimator):
     Example:
         >>> from graphc.sklearn import Classifier
         >>> x = np.random.default_rng(0).standard_normal((100, 2))
-        >>> model = Classifier(nn.Linear(2, 2), lr=0.1, max_iter=5, tol=0, n_iter_no_change=5)
+        >>> model = Classifier(nn.Linear(2, 2), lr=0.1, random_state=0)
         >>> import warnings
         >>> with warnings.catch_warnings(action="ignore"):
         ...     bool(model.fit(x, x[:, 0] > 0).score(x, x[:, 0] > 0) > 0.9)
