@@ -125,7 +125,9 @@ def results(dataclass):
         yield [(p.name, p.kind, str(p.annotation)) for p in parameters]
         yield [p.default for p in parameters if isinstance(p.default, (int, str))]
         yield each.__match_args__, each.__init__.__qualname__, each.__init__.__module__
-        yield sorted(n for n in vars(each) if n not in ("__doc__", "_arguments", "__hash__"))
+        yield sorted(
+            n for n in vars(each) if n not in ("__doc__", "_arguments", "_shown", "__hash__")
+        )
     yield repr(copy.deepcopy(one)), copy.copy(one) == one
 
 
