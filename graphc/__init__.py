@@ -4,9 +4,10 @@ A Python function is traced once to a graph of ops, which is differentiated, opt
 compiled. `compile` is the entry point.
 """
 
+from graphc import data, nn, optim, text
 from graphc import functions as _functions
-from graphc import nn, optim, text
 from graphc.base.errors import CompileError, GraphError, PlanError, RunError
+from graphc.export import export
 from graphc.functions import *  # noqa: F403
 from graphc.functions.hints import missing as _missing
 from graphc.gradients.custom import custom_vjp
@@ -40,6 +41,8 @@ __all__ = [
     "Tensor",
     "compile",
     "custom_vjp",
+    "data",
+    "export",
     "from_torch",
     "grad",
     "hessian",

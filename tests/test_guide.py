@@ -17,6 +17,7 @@ from tests.tools import ROOT, need_module
 SECTIONS = [
     "",
     "A training loop",
+    "Batches of data",
     "Training and evaluation",
     "Freezing",
     "Learning rates, groups and averages",

@@ -25,6 +25,7 @@ from graphc.kernels.program.kernel import Kernel
 from graphc.program import Program
 from graphc.runtime.compilers import player_library, shared_objects, translation_units
 from graphc.runtime.cpu import executable
+from graphc.runtime.cpu.tiers import FirstTier
 
 CACHES = Caches(32 << 10, 1 << 20)
 CPUS = {
@@ -73,14 +74,15 @@ def write(workload: Workload, variants: list[str], out: Path) -> None:
 def unbuilt(target: Target | None) -> Iterator[None]:
     """Programs created within the block are planned, for `target` if they are the CPU's, and
     neither built nor remembered."""
-    nothing = contextlib.nullcontext(lambda: None)
+    nothing, unloaded = contextlib.nullcontext(lambda: None), MagicMock(first=FirstTier())
+    settings = {"GRAPHC_PLAN_CACHE": "0", "GRAPHC_TIER": "1"}
     with contextlib.ExitStack() as stack:
-        stack.enter_context(patch.dict("os.environ", {"GRAPHC_PLAN_CACHE": "0"}))
+        stack.enter_context(patch.dict("os.environ", settings))
         if target is not None:
             stack.enter_context(patch.object(shared_objects, "cpu_target", lambda: target))
             stack.enter_context(patch.object(player_library, "begin_player", lambda: None))
             stack.enter_context(patch.object(translation_units, "building", lambda _: nothing))
-            stack.enter_context(patch.object(executable, "load", MagicMock()))
+            stack.enter_context(patch.object(executable, "load", lambda *_, **__: unloaded))
         yield
 
 

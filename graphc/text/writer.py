@@ -21,6 +21,7 @@ larger one prints a digest, which `parse` looks up in `constants`. parser.py has
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -197,6 +198,7 @@ def _code(match: re.Match[str]) -> str:
     return f"%{ord(match[0]):x};"
 
 
+@functools.lru_cache(maxsize=4096)
 def _escape(name: str) -> str:
     return re.sub(r"[\s%,()=:#{};]", _code, name)
 

@@ -15,9 +15,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from graphc.ir import FLOATS, NARROW
+from graphc.kernels.c.along import Row
 from graphc.kernels.c.reductions import WORDS, Partials, partials_behind
 from graphc.kernels.loops.language import Alloc, At, Barrier, Loop, Memory, Nest, Step, Unless
 from graphc.kernels.program.access import AffineAccess, Domain
+from graphc.kernels.program.body.along import Along
 from graphc.kernels.program.body.literals import TRUE, literal, memory_literal
 from graphc.kernels.program.body.reduce import Reduce
 from graphc.kernels.program.body.statement import (
@@ -43,11 +45,17 @@ LEAST = {-(2**31): "INT32_MIN", -(2**63): "INT64_MIN"}
 
 
 def function_text(name: str, nests: Sequence[Nest], parameters: Sequence[Memory]) -> str:
-    """The C function `name` of pointers to `parameters`, which runs nests one after another."""
+    """The C function `name` of pointers to `parameters`, which runs nests one after another.
+    Other memory of the nests is the function's own."""
     pointers = [_pointer(m) for m in parameters]
     listed = ", ".join(pointers) if sum(map(len, pointers)) < 70 else ",\n    ".join(pointers)
     lines = [f"void {name}({listed or 'void'}) {{"]
     constants = {m.name: m for nest in nests for m in nest.memory if m.elements is not None}
+    given = {m.name for m in parameters}
+    own = {m.name: m for nest in nests for m in nest.memory if m.name not in given}
+    for memory in own.values():
+        if memory.elements is None:
+            lines.append(f"  static {C_TYPES[memory.dtype]} {memory.name}[{max(memory.size, 1)}];")
     for memory in constants.values():
         elements = ", ".join(memory_literal(x, memory.dtype) for x in memory.array)
         lines.append(f"  static const {C_TYPES[memory.dtype]} {memory.name}[] = {{{elements}}};")
@@ -82,6 +90,8 @@ class _Printer:
         for step in body:
             if isinstance(step, At):
                 yield from self.at(step, indices)
+            elif isinstance(step, Loop) and any(isinstance(s, Along) for s in step.body):
+                yield from self.along(step, indices)
             elif isinstance(step, Loop):
                 yield from self.loop(step, indices)
             elif isinstance(step, Unless):
@@ -129,6 +139,30 @@ class _Printer:
         self.around = self.around[:-1]
         yield from (INDENT * d + "}" for d in reversed(range(depth)))
         yield from (line for partials in ended for line in self.end(partials, indices))
+
+    def along(self, loop: Loop, indices: tuple[str, ...]) -> Iterator[str]:
+        """A loop that takes the elements of a row, and one over the results."""
+        (at,) = (i for i, s in enumerate(loop.body) if isinstance(s, Along))
+        along, names = loop.body[at], [*indices]
+        assert isinstance(along, Along)
+        axis, rows = along.op.axis, tuple(d for d in loop.axes if d != along.op.axis)
+        if rows:
+            inner = replace(loop, axes=(axis,))
+            yield from self.loop(replace(loop, axes=rows, body=(inner,)), indices)
+            return
+        row = Row(along, self.domain.extents[axis], self.domain.lane is not None)
+        names[axis] = name = f"i{axis}"
+
+        def over(count: int, *lines: Iterator[str]) -> Iterator[str]:
+            yield f"for (int64_t {name} = 0; {name} < {count}; {name}++) {{"
+            yield from (INDENT + line for part in lines for line in part)
+            yield "}"
+
+        yield from row.begin()
+        yield from over(row.extent, self.steps(loop.body[:at], tuple(names)), row.add(name))
+        yield from row.end()
+        after = loop.body[at + 1 :]
+        yield from over(row.count, row.results(name, after), self.steps(after, tuple(names)))
 
     def end(self, partials: Partials, indices: tuple[str, ...]) -> Iterator[str]:
         """The result of a reduction, as a register or in memory."""

@@ -55,6 +55,30 @@ GRAPHC_TYPES(GRAPHC_SEARCH)
   ((condition) ? GRAPHC_TYPED(search, (table)[0])((table) + (at) / (D), STRIDE, EXTENT, RIGHT, x) \
                : 0)
 
+// Puts the places of n elements in the order of these, NaN last, or in the opposite one; equal ones stay in order. `spare` has room for n.
+#define GRAPHC_SORT(T, S)                                                                \
+  static inline void sort_##S(const T* row, int32_t* places, int32_t* spare, int64_t n,  \
+                              bool descending) {                                         \
+    for (int64_t k = 0; k < n; k++) places[k] = (int32_t)k;                              \
+    for (int64_t width = 1; width < n; width *= 2) {                                     \
+      for (int64_t first = 0; first < n; first += 2 * width) {                           \
+        const int64_t middle = least(first + width, n), stop = least(middle + width, n); \
+        int64_t a = first, b = middle;                                                   \
+        for (int64_t k = first; k < stop; k++) {                                         \
+          const T x = row[places[least(a, n - 1)]], y = row[places[least(b, n - 1)]];    \
+          const bool before =                                                            \
+              descending ? y > x || (y != y && x == x) : y < x || (x != x && y == y);    \
+          spare[k] = a == middle || (b < stop && before) ? places[b++] : places[a++];    \
+        }                                                                                \
+      }                                                                                  \
+      memcpy(places, spare, (size_t)n * sizeof *places);                                 \
+    }                                                                                    \
+  }
+GRAPHC_TYPES(GRAPHC_SORT)
+#undef GRAPHC_SORT
+#define sort(row, places, spare, n, descending) \
+  GRAPHC_TYPED(sort, (row)[0])(row, places, spare, n, descending)
+
 // Philox4x32-10, word 0, as a float in [0, 1). Key (seed, number), counter (index low, index high, step, 0).
 static inline float philox(uint32_t seed, uint32_t number, uint32_t step, uint64_t index) {
   uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32), c2 = step, c3 = 0;

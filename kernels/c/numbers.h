@@ -24,6 +24,9 @@
 #define __builtin_nan(text) ((double)NAN)
 #endif
 
+static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
 // The same bits as another type.
 static inline int32_t bits_f32(float x) {
   int32_t y;
@@ -96,6 +99,7 @@ static inline float to_tf32(float x) {
 
 // Conditions and choices.
 #define both(a, b) ((a) && (b))
+#define as_mask(condition) (condition)
 #define select(condition, a, b) ((condition) ? (a) : (b))
 #define maximum(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
 #define minimum(a, b) ((a) < (b) || (a) != (a) ? (a) : (b))

@@ -19,8 +19,6 @@ struct reads {
 #define Pooling(...) GRAPHC_POOLING(__VA_ARGS__, true, )
 #define Reads(...) ((struct reads){__VA_ARGS__})
 
-static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 // The part [first, stop) of `size` places from `start` on that an image of `extent` pixels has.
 struct range {
   int64_t first, stop;

@@ -13,7 +13,7 @@ from graphc.kernels.prebuilt.places import Memory
 from graphc.kernels.prebuilt.strips import AXES
 from graphc.kernels.program.access import row_major_strides
 
-ROOM = 16384
+ROOM = 32768
 """Bytes of the terms of a sum."""
 BESIDE = 512
 """Rows beside each other whose terms are read together."""

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from graphc.base.config import denormals
 from graphc.base.errors import PlanError, RunError
 from graphc.runtime.compilers.player_library import player_library
 from graphc.runtime.cpu.caller import find_caller
@@ -213,8 +212,9 @@ class Player:
     `functions` are the kernels' addresses; `arguments` has the addresses of each step's arguments
     (of a copy: source, target; of a loop: its guard, if it has one), `descriptions` those of what
     prebuilt functions read of the kernel, which lie in front of the step's arguments. Bases are the
-    addresses that differ from call to call, in a C array of uint64. A player's methods must not be
-    entered by two threads at once, nor while another player runs.
+    addresses that differ from call to call, in a C array of uint64. With `flush` denormals count as
+    zeros. A player's methods must not be entered by two threads at once, nor while another player
+    runs.
     """
 
     def __init__(
@@ -224,6 +224,7 @@ class Player:
         functions: Mapping[str, int],
         arguments: Mapping[int, Sequence[RelativeAddress]],
         threads: int,
+        flush: bool,
         descriptions: Mapping[int, RelativeAddress] | None = None,
     ) -> None:
         library = _library()
@@ -265,7 +266,7 @@ class Player:
         self._program = library.graphc_load(
             specs.ctypes.data, len(specs), edges.ctypes.data, len(edges),
             table.ctypes.data, len(table), loops_table.ctypes.data, len(loops_table),
-            moves.ctypes.data, len(moves), slots, threads, denormals() == "flush",
+            moves.ctypes.data, len(moves), slots, threads, flush,
         )
         # fmt: on
         if not self._program:

@@ -14,7 +14,7 @@ import numpy as np
 
 from graphc.base.dtypes import is_bfloat16
 from graphc.ir import Node
-from graphc.kernels.c.pointwise import lower_file
+from graphc.kernels.c.lower import lower_file
 from graphc.ops.base import Array
 from graphc.runtime.compilers.shared_objects import KERNEL_HEADERS
 from tests.kernels.harness import Buffer

@@ -13,7 +13,7 @@ import numpy as np
 
 from graphc.base.target import Target
 from graphc.ir import Node
-from graphc.kernels.c.pointwise import lower_file
+from graphc.kernels.c.lower import lower_file
 from graphc.kernels.lower import lower
 from graphc.ops.base import Array
 from graphc.ops.fused import Fused

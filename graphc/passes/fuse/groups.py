@@ -24,6 +24,8 @@ def fuse_groups(graph: Graph, groups: Sequence[Sequence[Node]], notes: Sequence[
     Groups are disjoint and convex. A fused node keeps only the outputs that something outside its
     body reads, and computes once what two of its nodes compute.
     """
+    if not groups:
+        return graph
     graph, groups = _shared(graph, groups)
     producers = graph.producers
     names = KernelNames(graph)

@@ -22,8 +22,8 @@ FLOPS_PER_NANOSECOND = CPU.rates.flops / 2000
 def lower_attend(node: KernelNode, target: Target) -> Kernel:
     """The kernel of a body with one attention or attention_grad of f32 or f64."""
     problem = find_problem(node)
-    blocks = _blocks(problem, target.lanes)
-    units = _units(problem, blocks, target.lanes)
+    blocks = register_blocks(problem, target.lanes)
+    units = unit_counts(problem, blocks, target.lanes)
     chunks = chunk_count(problem.flops / FLOPS_PER_NANOSECOND, sum(units))
     shape = shape_text(problem, QUERY_REGISTERS=blocks[0], KEY_REGISTERS=blocks[1])
     sections = (
@@ -35,7 +35,7 @@ def lower_attend(node: KernelNode, target: Target) -> Kernel:
     return make_kernel(node, sections, (chunks,), flops=problem.flops, header=header)
 
 
-def _blocks(problem: AttentionProblem, width: int) -> tuple[int, int]:
+def register_blocks(problem: AttentionProblem, width: int) -> tuple[int, int]:
     """Registers of queries and of keys per block, so that 6 rows of sums fill the register file; an
     f64 register counts as two."""
     most = (4 if width == 16 else 2) // (2 if problem.dtype == "f64" else 1)
@@ -43,8 +43,8 @@ def _blocks(problem: AttentionProblem, width: int) -> tuple[int, int]:
     return t, u
 
 
-def _units(problem: AttentionProblem, blocks: tuple[int, int], width: int) -> tuple[int, int]:
-    """Numbers of query blocks and key blocks."""
+def unit_counts(problem: AttentionProblem, blocks: tuple[int, int], width: int) -> tuple[int, int]:
+    """Numbers of query blocks and key blocks that are computed."""
     n, h, g, t, u, _, _ = problem.extents
     queries = n * h * -(-t // (blocks[0] * width))
     keys = n * g * -(-u // (blocks[1] * width))

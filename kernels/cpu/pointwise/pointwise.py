@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from graphc.base.target import Target
 from graphc.ir import Graph, Value
+from graphc.ir.graph import remembered
 from graphc.kernels.cpu.shared.kernel_source import (
     argument_order,
     array_text,
@@ -20,9 +21,9 @@ from graphc.kernels.cpu.shared.kernel_source import (
     wrapped,
 )
 from graphc.kernels.cpu.shared.loop_printer import chunk_lines
-from graphc.kernels.loops.alike import canonical
 from graphc.kernels.loops.plain import plain_nest
 from graphc.kernels.loops.rewrites import bind, hoist, split_last
+from graphc.kernels.loops.text import form_of
 from graphc.kernels.loops.verify import verify_nest
 from graphc.kernels.program.access import AffineAccess, Domain, access_cost
 from graphc.kernels.program.body.names import Identifiers, Pointers
@@ -38,9 +39,9 @@ def lower_pointwise(node: KernelNode, target: Target) -> Kernel:
     """The kernel of a body without reductions and contractions."""
     body = node.body
     parts = [p for p in find_nests(body, target.lanes) if _units(p)]
-    groups: dict[object, list[PointwiseNest]] = {}
+    groups: dict[str, list[PointwiseNest]] = {}
     for part in parts:
-        groups.setdefault(canonical(plain_nest(part)), []).append(part)
+        groups.setdefault(form_of(plain_nest(part)), []).append(part)
     costs = [program_cost(p.program, target.lanes) for p in parts]
     total = sum(c * _units(p) for c, p in zip(costs, parts, strict=True))
     chunks = chunk_count(total, sum(_units(p) for p in parts))
@@ -62,12 +63,14 @@ def lower_pointwise(node: KernelNode, target: Target) -> Kernel:
     )
 
 
-def find_nests(body: Graph, width: int) -> list[PointwiseNest]:
+@remembered
+def find_nests(body: Graph, width: int) -> tuple[PointwiseNest, ...]:
     """The loop nests of a pointwise body, in the order of the outputs."""
     names = Identifiers()
     pointers = names.pointers(body)
     places = {v: i for i, v in enumerate(body.inputs)}
-    return [_vectorized(body, outputs, places, pointers, width) for outputs in group_outputs(body)]
+    groups = group_outputs(body)
+    return tuple(_vectorized(body, outputs, places, pointers, width) for outputs in groups)
 
 
 def _vectorized(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from graphc.kernels.program.access import AffineAccess, merged
@@ -92,21 +93,21 @@ class Statement:
     arguments: tuple[Argument, ...]
     """What it uses."""
 
-    @property
+    @cached_property
     def operands(self) -> tuple[str, ...]:
         """The registers that it reads."""
-        return tuple(a for a in self.arguments if isinstance(a, str))
+        return tuple([a for a in self.arguments if isinstance(a, str)])
 
-    @property
+    @cached_property
     def accesses(self) -> tuple[AffineAccess, ...]:
         """The accesses in its arguments."""
-        found = (a.access if isinstance(a, Address) else a for a in self.arguments)
-        return tuple(a for a in found if isinstance(a, AffineAccess))
+        found = [a.access if isinstance(a, Address) else a for a in self.arguments]
+        return tuple([a for a in found if isinstance(a, AffineAccess)])
 
-    @property
+    @cached_property
     def pointers(self) -> tuple[str, ...]:
         """The memory that it reads or writes."""
-        return tuple(a.pointer for a in self.arguments if isinstance(a, Address))
+        return tuple([a.pointer for a in self.arguments if isinstance(a, Address)])
 
     @property
     def work(self) -> bool:
@@ -124,17 +125,6 @@ class Statement:
             return argument
 
         return replace(self, arguments=tuple(map(moved, self.arguments)))
-
-    def renamed(self, names: Mapping[str, str]) -> Statement:
-        """The statement with registers and pointers renamed by `names`."""
-
-        def named(argument: Argument) -> Argument:
-            if isinstance(argument, Address):
-                return replace(argument, pointer=names.get(argument.pointer, argument.pointer))
-            return names.get(argument, argument) if isinstance(argument, str) else argument
-
-        results = tuple(Register(names.get(r.name, r.name), r.dtype) for r in self.results)
-        return replace(self, results=results, arguments=tuple(map(named, self.arguments)))
 
     def text(self, indices: Sequence[str], live: str) -> str:
         """The C++ statement; `indices` names the domain's indices and `live` the live lanes."""
@@ -265,13 +255,6 @@ class RegisterProgram:
             return bool(s.results) and all(self.axes[r.name] <= invariant for r in s.results)
 
         return self.filter(early), self.filter(lambda s: not early(s))
-
-    def renamed(self, names: Mapping[str, str]) -> RegisterProgram:
-        """The program with registers and pointers renamed by `names`."""
-        statements = tuple(s.renamed(names) for s in self.statements)
-        axes = {names.get(r, r): axes for r, axes in self.axes.items()}
-        arrays = {names.get(p, p): array for p, array in self.arrays.items()}
-        return RegisterProgram(statements, arrays, axes)
 
     def filter(self, predicate: Callable[[Statement], bool]) -> RegisterProgram:
         """The program of the statements for which `predicate` holds."""
