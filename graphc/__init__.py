@@ -4,7 +4,7 @@ A Python function is traced once to a graph of ops, which is differentiated, opt
 compiled. `compile` is the entry point.
 """
 
-from graphc import data, nn, optim, text
+from graphc import data, nn, optim, text, training
 from graphc import functions as _functions
 from graphc.base.errors import CompileError, GraphError, PlanError, RunError
 from graphc.export import export
@@ -25,6 +25,7 @@ from graphc.program.vmap import vmap
 from graphc.program.weights import load_weights, save_weights
 from graphc.pytorch import from_torch, to_torch
 from graphc.trace import Tensor, spec
+from graphc.training import fit
 
 __version__ = "0.2.0"
 
@@ -43,6 +44,7 @@ __all__ = [
     "custom_vjp",
     "data",
     "export",
+    "fit",
     "from_torch",
     "grad",
     "hessian",
@@ -65,6 +67,7 @@ __all__ = [
     "text",
     "to_torch",
     "trace",
+    "training",
     "value_and_grad",
     "vjp",
     "vmap",
