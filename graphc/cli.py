@@ -1,4 +1,4 @@
-"""The command line: `graphc show`, `explain`, `profile`, `report`, `doctor` and `cache`."""
+"""The command line: `graphc show`, `explain`, `profile`, `report`, `export`, `doctor`, `cache`."""
 
 from __future__ import annotations
 
@@ -68,6 +68,12 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--versus", metavar="FILE.py:NAME", help="another one, beside it")
     report.add_argument("--output", metavar="FILE.html", help="default: NAME.html of the program")
     report.add_argument("--no-measure", action="store_true", help="do not time the kernels")
+    export = add("export", "write a program as C and C++ sources", _export)
+    export.add_argument("folder", help="a new folder")
+    export.add_argument("--target", default="x86-64", help="such as x86-64-avx2, aarch64, wasm32")
+    export.add_argument("--name", help="the prefix of names in C; default: that of the function")
+    export.add_argument("--threads", action="store_true", help="let kernels use several threads")
+    export.add_argument("--weights-in-code", action="store_true", help="write them as an array too")
     add("doctor", "print what graphc finds on this machine", _doctor)
     cache = add("cache", "print the cache's place and size", _cache)
     cache.add_argument("--clear", action="store_true", help="remove what graphc has put there")
@@ -102,6 +108,17 @@ def _profile(options: argparse.Namespace) -> Iterator[str]:
 def _report(options: argparse.Namespace) -> Iterator[str]:
     measure = not options.no_measure
     return report_program(options.program, options.versus, options.output, measure)
+
+
+def _export(options: argparse.Namespace) -> Iterator[str]:
+    _find(options.program, "export").export(
+        options.folder,
+        options.target,
+        name=options.name,
+        threads=options.threads,
+        weights_in_code=options.weights_in_code,
+    )
+    yield f"{options.folder}: README.md says how to build it and how to call it"
 
 
 def _doctor(options: argparse.Namespace) -> Iterator[str]:
@@ -174,7 +191,7 @@ def report_program(
 def doctor() -> Iterator[str]:
     """What graphc finds: versions, cores, compilers, the cache, the settings."""
     yield f"graphc     {_version('graphc')}, Python {platform.python_version()}"
-    for package in ("numpy", "pycuda", "cuda-bindings"):
+    for package in ("numpy", "networkx", "pycuda", "cuda-bindings"):
         yield f"{package:10} {_version(package)}"
     yield f"machine    {platform.machine()}, {usable_cores()} usable cores"
     yield from _compiler_lines()

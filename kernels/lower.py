@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
-from graphc.base.records import replace
 from graphc.base.target import Target
 from graphc.ir import FLOATS, Node
 from graphc.kernels.prebuilt.description import Prebuilt

@@ -7,9 +7,9 @@ rerun. Otherwise the plan is refused before anything runs, naming the buffers li
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from graphc.base.errors import RunError
-from graphc.base.records import replace
 from graphc.runtime.plan.lives import at_peak, step_name
 from graphc.runtime.plan.plan import Plan, all_steps
 

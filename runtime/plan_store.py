@@ -19,13 +19,14 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
 from graphc.base.config import Config
 from graphc.base.dtypes import Array
-from graphc.base.records import dataclass
 from graphc.base.target import Target
 from graphc.ir import DTYPES, Graph, Layout, dtype_name
 from graphc.ir.state import PackedBuffer, StateBuffer
@@ -82,7 +83,7 @@ def plan_key(
         return None
     chosen = settings.streams, settings.threads, sorted(settings.disable), precision
     machine = target, cpu_name(settings.threads), toolchain()
-    versions = FORMAT, sys.version, np.__version__, sources_stamp()
+    versions = FORMAT, sys.version, np.__version__, _networkx(), sources_stamp()
     return cache.choice_key(str(graph), trainable, chosen, machine, versions)
 
 
@@ -131,6 +132,15 @@ def _files_digest(root: Path, endings: tuple[str, ...]) -> str:
             finally:
                 os.close(file)
     return digest.hexdigest()
+
+
+def _networkx() -> tuple[object, ...]:
+    """The version of NetworkX. Importing it takes as long as everything else in finding a plan."""
+    spec = find_spec("networkx")
+    if spec is None or spec.origin is None:
+        return ()
+    status = os.stat(spec.origin)
+    return spec.origin, status.st_size, status.st_mtime_ns
 
 
 def store_plan(

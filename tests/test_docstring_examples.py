@@ -17,7 +17,7 @@ import graphc
 from graphc import nn, optim
 from tests.tools import need_module
 
-PACKAGES = ("graphc", "graphc.nn", "graphc.optim", "graphc.text")
+PACKAGES = ("graphc", "graphc.data", "graphc.nn", "graphc.optim", "graphc.text")
 NAMES = {"graphc": graphc, "nn": nn, "np": np, "optim": optim}
 """What the examples take as imported."""
 METHODS = (FunctionType, property, classmethod, staticmethod)

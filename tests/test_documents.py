@@ -12,7 +12,7 @@ from tools.write_module_index import HEADING, PAGE, TREES, page
 
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *PAGES])
-EXAMPLE = re.compile(r"FILE|NAME|KEY|lenet\.py|net\.py|model\.py")
+EXAMPLE = re.compile(r"FILE|NAME|KEY|CMakeLists|(lenet|net|model)\.py|(model|kernels_0)\.cpp")
 """Names that stand for others."""
 
 

@@ -16,6 +16,7 @@ from tests.tools import need_command, need_module, need_package, run_python
 TESTED = {
     "char_lstm",
     "digits",
+    "export_cpp",
     "inspect_stages",
     "mlp",
     "own_layer",
@@ -100,6 +101,13 @@ def test_digits_keeps_edges_when_it_enlarges():
     assert load("digits").enlarge(image, 4).tolist() == [
         [[0, 0.25, 0.75, 1], [0.5, 0.75, 1.25, 1.5], [1.5, 1.75, 2.25, 2.5], [2, 2.25, 2.75, 3]]
     ]
+
+
+def test_export_goes_on_in_c(capsys):
+    need_command("g++")
+    losses = load("export_cpp").main()
+    assert losses[-1] < 0.05 * losses[0]
+    assert capsys.readouterr().out.count("as in Python: True") == 2
 
 
 def test_mlp_learns():

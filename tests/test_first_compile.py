@@ -61,8 +61,10 @@ def test_a_first_compile_makes_few_calls_and_imports_few_modules(
     assert calls < most  # a fifth above what it was on Python 3.11
     assert 0 < of_functions["kernels/cpu/contract/tile_cost.py:tile"] < tiles
     assert len([module for module in new if module.startswith("graphc.")]) < 185
-    far = ("networkx", "graphc.kernels.cuda", "graphc.runtime.sim", "graphc.report", "torch")
-    assert [module for module in known if module.startswith(far)] == []
+    far = ["graphc.kernels.cuda", "graphc.runtime.sim", "graphc.report", "torch"]
+    if not name.startswith("lstm"):  # loops ask for minimum cuts
+        far.append("networkx")
+    assert [module for module in known if module.startswith(tuple(far))] == []
 
 
 def test_graphs_that_a_pass_leaves_alone_are_not_verified_again() -> None:

@@ -17,6 +17,7 @@ from tests.tools import ROOT, need_module
 SECTIONS = [
     "",
     "A training loop",
+    "Batches of data",
     "Training and evaluation",
     "Freezing",
     "Learning rates, groups and averages",
@@ -26,7 +27,10 @@ SECTIONS = [
     "Several programs on one model",
     "Batches and sequences of any size",
     "Loops over time",
+    "Loops that end by data, and branches",
     "Vectorizing with vmap",
+    "Gradients of your own",
+    "Jacobians and second derivatives",
     "Generation with a cache",
     "The first call",
     "Saving",

@@ -11,8 +11,8 @@ import graphc
 from tests.tools import need_module, run_python
 from tools.write_ops_page import ABSENT
 
-PACKAGES = ("graphc", "graphc.nn", "graphc.optim", "graphc.functions")
-SUBMODULES = {"graphc": {"nn", "optim", "text"}}
+PACKAGES = ("graphc", "graphc.data", "graphc.nn", "graphc.optim", "graphc.functions")
+SUBMODULES = {"graphc": {"data", "nn", "optim", "text"}}
 """Modules that are public themselves."""
 # fmt: off
 ARRAY_API = (

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from graphc.base.cores import usable_cores
 from graphc.base.errors import GraphError
-from graphc.base.records import dataclass
 
 CHECKS = ("nan", "race", "bounds", "meaning")
 DENORMALS = ("flush", "keep")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from graphc.base.dtypes import BFLOAT16, Array
 from graphc.base.errors import GraphError
-from graphc.base.records import dataclass
 
 HOST = 1
 """DLPack's number of the host's memory."""

@@ -7,7 +7,7 @@ machine of a kind stands in `KINDS`, the rest in the fields of `Target`.
 
 from __future__ import annotations
 
-from graphc.base.records import dataclass, replace
+from dataclasses import dataclass, replace
 
 LANES = 16
 """The float32 in the widest vector register. What decides the order of a sum, such as an axis in

@@ -8,14 +8,17 @@ broadcasting.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from graphc import functions
-from graphc.base.records import replace
+from graphc.base.errors import GraphError
 from graphc.base.source_lines import error
+from graphc.gradients.custom import custom_gradient
 from graphc.gradients.scan import scan_gradient
 from graphc.gradients.vocabulary import Vocabulary
 from graphc.ir import FLOATS, Node, Value, tree
+from graphc.ops.custom_gradient import CustomGradient
 from graphc.ops.loops.scan import Scan
 from graphc.ops.view import Reshape
 from graphc.trace import Builder, Operand, Tensor, current_builder
@@ -52,11 +55,12 @@ def gradients(
         if not any(v in grads for v in node.outputs):
             continue
         where = replace(node.where, derived=True)
-        with builder.at(where):
+        with current_builder().at(where):
             inputs = [Tensor(v, builder) for v in node.inputs]
             results = [Tensor(v, builder) for v in node.outputs]
             known = [grads.get(v) for v in node.outputs]
-            parts = _parts(node, inputs, results, known, where.lines)
+            flags = [v in active for v in node.inputs]
+            parts = _parts(node, inputs, results, known, flags, where.lines)
             for value, part in zip(node.inputs, parts, strict=True):
                 if part is not None and value in active:
                     contribute(value, part)
@@ -68,14 +72,25 @@ def _parts(
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
     grads: Sequence[Tensor | None],
+    active: Sequence[bool],
     lines: tuple[str, ...],
 ) -> Sequence[Tensor | None]:
-    """Return a node's contributions to the gradients of its inputs.
+    """Return a node's contributions to the gradients of its inputs, those that are `active`.
 
-    A scan has no rule of its own: its gradient is a scan over this walk of its body.
+    A scan has no rule of its own: its gradient is a scan over this walk of its body. That of a mark
+    is in a graph of its own.
     """
     if isinstance(node.op, Scan):
-        return scan_gradient(node.op, inputs, outputs, grads, gradients)
+        return scan_gradient(node.op, inputs, outputs, grads, active, gradients)
+    if isinstance(node.op, CustomGradient):
+        for tensor, flag in zip(node.op.split(inputs)[1], node.op.split(active)[1], strict=True):
+            if flag:
+                raise GraphError(
+                    f"custom_vjp: forward reads {tensor.value} : {tensor.value.type} from outside, "
+                    "and backward gives no gradient of it: make it an argument, or read its "
+                    f"stop_gradient{''.join(f' ({line})' for line in lines)}"
+                )
+        return custom_gradient(node.op, inputs, grads)
     parts = node.op.differentiate(_RULES, inputs, outputs, grads, lines)
     return cast("Sequence[Tensor | None]", parts)
 
@@ -131,13 +146,10 @@ def value_and_grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         builder = current_builder()
         first = len(builder.nodes)
-        numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-        for number in numbers:
-            if not isinstance(number, int) or not 0 <= number < len(args):
-                raise error(f"argnums: expected 0 to {len(args) - 1}, got {number!r}")
-        entered = [_entered(a) if n in numbers else a for n, a in enumerate(args)]
-        wanted = [_differentiable(entered[n]) for n in numbers]
-        result = fn(*entered, **kwargs)
+        numbers = numbers_of(argnums, args)
+        own = [entered(a) if n in numbers else a for n, a in enumerate(args)]
+        wanted = [differentiable(own[n]) for n in numbers]
+        result = fn(*own, **kwargs)
         loss = result[0] if isinstance(result, tuple) else result
         check_scalar_loss(loss)
         flat = [leaf for t in wanted for _, leaf in tree.leaves(t)]
@@ -178,6 +190,15 @@ def grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[.
     return wrapped
 
 
+def numbers_of(argnums: int | Sequence[int], args: Sequence[Any]) -> tuple[int, ...]:
+    """Return the numbers of the arguments to differentiate; raise GraphError unless they fit."""
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    for number in numbers:
+        if not isinstance(number, int) or not 0 <= number < len(args):
+            raise error(f"argnums: expected 0 to {len(args) - 1}, got {number!r}")
+    return numbers
+
+
 def check_scalar_loss(loss: Any) -> None:
     """Raise GraphError unless `loss` is a float scalar."""
     if not isinstance(loss, Tensor):
@@ -197,7 +218,7 @@ def zeros_like(tensor: Tensor) -> Tensor:
     return functions.broadcast_to(zero, tensor.shape)
 
 
-def _entered(argument: Any) -> Any:
+def entered(argument: Any) -> Any:
     """Return an argument as the function gets it: with new values, except for state."""
 
     def own(_: str, leaf: Any) -> Any:
@@ -211,13 +232,13 @@ def _entered(argument: Any) -> Any:
     return tree.map_leaves(own, argument)
 
 
-def _differentiable(argument: Any) -> Any:
+def differentiable(argument: Any) -> Any:
     """Return the tree of tensors that an argument stands for."""
     if hasattr(argument, "named_parameters"):
         read = current_builder().trainable_read
         read += [(name, p, p.trainable) for name, p in argument.named_parameters()]
         pairs = [(n, p) for n, p in argument.named_parameters() if p.trainable]
-        return {name: _differentiable(p) for name, p in pairs}
+        return {name: differentiable(p) for name, p in pairs}
     if isinstance(argument, Operand):
         return functions.as_tensor(argument)
-    return tree.map_leaves(lambda _, leaf: _differentiable(leaf), argument)
+    return tree.map_leaves(lambda _, leaf: differentiable(leaf), argument)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from graphc import functions, ops
-from graphc.base.records import dataclass
-from graphc.ir import Graph, Node, Value
+from graphc.functions.array.looping import run_scan
+from graphc.ir import Graph, Node, Type, Value
 from graphc.ir.vocabulary import Body, Operation, Tensors
 from graphc.ir.vocabulary import Tensor as Traced
-from graphc.ops.axes import from_front, to_front
+from graphc.ops.axes import from_front, repeated, to_front
 from graphc.ops.base import Op
 from graphc.ops.loops.scan import Scan
-from graphc.trace import Builder, Tensor, current_builder
+from graphc.trace import Builder, Tensor, current_builder, emit
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class Vocabulary:
     Everything is appended to the current builder.
     """
 
+    any = staticmethod(functions.any)
+    argmax = staticmethod(functions.argmax)
     astype = staticmethod(functions.astype)
     broadcast_to = staticmethod(functions.broadcast_to)
     cos = staticmethod(functions.cos)
@@ -45,12 +48,14 @@ class Vocabulary:
     repeat = staticmethod(functions.repeat)
     reshape = staticmethod(functions.reshape)
     rsqrt = staticmethod(functions.rsqrt)
-    scan = staticmethod(functions.scan)
+    guarded_scan = staticmethod(run_scan)
     sign = staticmethod(functions.sign)
     signbit = staticmethod(functions.signbit)
     sin = staticmethod(functions.sin)
     sinh = staticmethod(functions.sinh)
+    stop_gradient = staticmethod(functions.stop_gradient)
     sum = staticmethod(functions.sum)
+    take = staticmethod(functions.take)
     tril = staticmethod(functions.tril)
     trunc = staticmethod(functions.trunc)
     where = staticmethod(functions.where)
@@ -127,13 +132,39 @@ class Vocabulary:
         self.walk(cast(Graph, body).nodes, known, size)
         return [(known[v].tensor, known[v].stacked) for v in body.outputs]
 
+    def batched_body(
+        self, body: Graph, stacked: Sequence[bool], wanted: Sequence[bool], size: int
+    ) -> Graph:
+        """Return the graph that computes a body without state for all samples.
+
+        Args:
+            body: A graph whose nodes read its inputs alone.
+            stacked: Which inputs have a first axis for the samples.
+            wanted: Which outputs have one; the others are sums over all samples.
+            size: The number of samples.
+        """
+        builder = Builder(body.name)
+        known: dict[Value, Known] = {}
+        results = []
+        with builder.building():
+            for value, flag in zip(body.inputs, stacked, strict=True):
+                shape = (size, *value.type.shape) if flag else value.type.shape
+                own = builder.input(value.name, Type(shape, value.type.dtype))
+                known[value] = Known(own, flag)
+            self.walk(body.nodes, known, size)
+            for value, keeps in zip(body.outputs, wanted, strict=True):
+                found = known[value]
+                y = found.tensor if found.stacked else repeated(self, found.tensor, size)
+                results.append(cast(Tensor, y) if keeps else emit(ops.Sum((0,)), cast(Tensor, y)))
+        return builder.graph(results)
+
     def one_by_one(
         self, op: Operation, inputs: Tensors, stacked: Sequence[bool], size: int
     ) -> tuple[Tensor, ...]:
         """Return the outputs of `op` for one sample after another, in a loop."""
         own = [x for x, s in zip(inputs, stacked, strict=True) if s]
 
-        def step(_: Any, elements: Sequence[Tensor]) -> tuple[Any, Any]:
+        def step(_: Any, elements: Sequence[Tensor]) -> tuple[Any, ...]:
             mine = iter(elements)
             read = [next(mine) if s else x for x, s in zip(inputs, stacked, strict=True)]
             return (), self.emit_all(op, *read)

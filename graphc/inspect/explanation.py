@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from graphc.base import html
-from graphc.base.records import dataclass
 
 TOPICS = ("what", "fused", "apart", "tile", "memory", "stream", "event", "gone")
 """What a reason may be about, in the order in which explanations give them: what the subject is;

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from graphc.base import html
-from graphc.base.records import dataclass
 from graphc.inspect.subject import Subject
 from graphc.ir import Where
 from graphc.runtime.plan.lives import Life, at_peak, step_name

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from graphc.base import html
-from graphc.base.records import dataclass
 from graphc.inspect.subject import Subject
 from graphc.inspect.trace_events import Span, trace_events, write_trace
 from graphc.ir import Graph, Where

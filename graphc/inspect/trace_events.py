@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from graphc.base.errors import GraphError
-from graphc.base.records import dataclass
 from graphc.runtime.plan.lives import step_name, top_steps
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Record, Wait
 

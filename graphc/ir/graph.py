@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar, Concatenate, ParamSpec, TypeVar
 
 from graphc.base.errors import BUGS, GraphError, described
-from graphc.base.records import cached_property, dataclass
 from graphc.ir.op import Op
 from graphc.ir.types import DTYPES, Type, Value, Where
 

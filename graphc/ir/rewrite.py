@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from graphc.base.errors import PlanError
-from graphc.base.records import replace
 from graphc.ir import Graph, Names, Node, Value
 
 

@@ -22,10 +22,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TypeVar
 
 from graphc.base.errors import GraphError
-from graphc.base.records import dataclass
 from graphc.base.target import LANES as LANES
 
 _TEXT = re.compile(r"(?:(\d+)\*)?([^*]+)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ import numpy as np
 from graphc.base.dtypes import BFLOAT16
 from graphc.base.dtypes import Array as Array
 from graphc.base.errors import GraphError
-from graphc.base.records import dataclass
 
 DTypeLike = str | type | np.dtype[Any]
 DTYPES: dict[str, np.dtype[Any]] = {

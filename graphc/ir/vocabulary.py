@@ -116,14 +116,12 @@ class Vocabulary(Protocol):
     def where(self, condition: TensorLike, x1: TensorLike, x2: TensorLike) -> Tensor: ...
     def zeros(self, shape: Sequence[int], dtype: str = "f32") -> Tensor: ...
     def zeros_like(self, x: TensorLike) -> Tensor: ...
-    def scan(
-        self,
-        fn: Any,
-        init: Any,
-        xs: Any,
-        reverse: bool = False,
-        length: int | None = None,
-        recompute: bool = False,
+    def any(self, x: TensorLike, axis: Axes = None) -> Tensor: ...
+    def argmax(self, x: TensorLike) -> Tensor: ...
+    def stop_gradient(self, x: TensorLike) -> Tensor: ...
+    def take(self, x: TensorLike, indices: TensorLike, axis: int | None = None) -> Tensor: ...
+    def guarded_scan(
+        self, fn: Any, init: Any, xs: Any, reverse: bool, length: int | None, recompute: bool
     ) -> Any: ...
     # fmt: on
 
@@ -134,6 +132,11 @@ class Vocabulary(Protocol):
         self, body: Body, inputs: Tensors, stacked: Sequence[bool], size: int
     ) -> list[tuple[Tensor, bool]]:
         """The outputs of `body` for all samples, and whether they differ between them."""
+
+    def batched_body(
+        self, body: Any, stacked: Sequence[bool], wanted: Sequence[bool], size: int
+    ) -> Any:
+        """The graph of `body` for all samples; outputs that are not `wanted` are added up."""
 
     def one_by_one(
         self, op: Operation, inputs: Tensors, stacked: Sequence[bool], size: int

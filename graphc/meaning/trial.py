@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from graphc.base.dtypes import convert, widened
-from graphc.base.records import dataclass, replace
 from graphc.ir import NARROW, Array, Graph, Type, Value
 from graphc.ir.interpret import evaluate
 from graphc.ops.constant import PLACED

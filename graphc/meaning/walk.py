@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
-from graphc.base.records import replace
 from graphc.ir import NARROW, Array, Graph, Node, Type, Value
 from graphc.meaning.conditions import Condition
 from graphc.meaning.index import (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from graphc.base import html
-from graphc.base.records import dataclass
 from graphc.nn.parameter import Parameter
 
 Owned = tuple[str, str, Sequence[tuple[str, Parameter]]]

@@ -4,6 +4,7 @@ from graphc.ops.attention import *
 from graphc.ops.base import *
 from graphc.ops.constant import *
 from graphc.ops.convolution import *
+from graphc.ops.custom_gradient import *
 from graphc.ops.fused import *
 from graphc.ops.indexing import *
 from graphc.ops.join import *

@@ -11,14 +11,13 @@ the logarithm of each query's sum, and adds without atomics.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from graphc.base.dtypes import convert, widened
 from graphc.base.errors import GraphError
-from graphc.base.records import dataclass, replace
 from graphc.ir import FLOATS, Type
 from graphc.ir.vocabulary import Gradients, Tensor, Tensors, Vocabulary
 from graphc.ops.axes import Axes, folded, repeated, unfolded

@@ -22,14 +22,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from graphc.base.dtypes import convert, is_narrow, widened
 from graphc.base.errors import BUGS, GraphError, described
-from graphc.base.records import dataclass, replace
 from graphc.ir import DTYPES, FLOATS, INTEGERS, Type
 from graphc.ir import REGISTRY as REGISTRY
 from graphc.ir import Array as Array

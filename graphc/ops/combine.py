@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from graphc.base.records import dataclass
 from graphc.ir import DTYPES, FLOATS
 
 

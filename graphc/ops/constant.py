@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from graphc.base.dtypes import BFLOAT16, array_of, is_bfloat16
 from graphc.base.errors import GraphError
-from graphc.base.records import dataclass
 from graphc.ir import DTYPES, Type, dtype_name
 from graphc.ops.base import Array, Source
 

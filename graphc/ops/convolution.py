@@ -8,13 +8,13 @@ g * (C / G) + c alone.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from graphc.base.errors import GraphError
-from graphc.base.records import dataclass, replace
 from graphc.ir import FLOATS, Type
 from graphc.ir.vocabulary import Gradients, Tensor, Tensors, Vocabulary
 from graphc.ops.axes import all_stacked, folded, unfolded

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from graphc.base.records import dataclass
 from graphc.ir import Graph, Node, Type
 from graphc.ops.base import Array, Op
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from graphc.base.errors import GraphError
-from graphc.base.records import dataclass
 from graphc.ir import Type
 from graphc.ir.affine import Sections
 from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary

@@ -7,13 +7,13 @@ The window of output pixel (p, q) holds the places (p * stride - padding + r, q 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from graphc.base.errors import GraphError
-from graphc.base.records import dataclass
 from graphc.ir import FLOATS, Type
 from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary
 from graphc.ops.axes import Axes, all_stacked, folded, unfolded

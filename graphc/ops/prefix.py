@@ -10,11 +10,11 @@ Results of "cuda" have orders of their own.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from graphc.base.records import dataclass, replace
 from graphc.ir import FLOATS, Type
 from graphc.ir.vocabulary import Gradients, Tensor, Tensors, Vocabulary
 from graphc.ops.axes import Axes, all_but

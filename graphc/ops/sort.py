@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from graphc.base.errors import GraphError
-from graphc.base.records import dataclass, replace
 from graphc.ir import Type
 from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary
 from graphc.ops.axes import Axes, all_but, all_stacked

@@ -7,9 +7,9 @@ so that the cost of an update depends on n.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from graphc import functions, ops
-from graphc.base.records import dataclass
 from graphc.ir import Node, Value
 from graphc.trace import Builder, Tensor, emit
 

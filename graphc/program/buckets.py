@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from graphc.base.records import dataclass
 from graphc.base.source_lines import error
 from graphc.ir import Array, NamedType, tree
 from graphc.program.program import Program

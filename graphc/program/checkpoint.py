@@ -11,13 +11,13 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from graphc.base.errors import GraphError
 from graphc.base.files import PARTIAL
 from graphc.base.messages import log
-from graphc.base.records import dataclass
 from graphc.base.source_lines import error
 from graphc.files.fields import Fields, list_of
 from graphc.files.safetensors import DTYPES, FormatError, read_bytes

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from graphc.base.messages import decisions
 from graphc.base.source_lines import error
 from graphc.ir import Graph, tree
 from graphc.ir.failures import stage
+from graphc.ops.custom_gradient import without_marks
 from graphc.program.buckets import Buckets, buckets_of, has_names
 from graphc.program.loading import make_plan_of as make_plan_of
 from graphc.program.making import Recipe, make
@@ -141,11 +143,13 @@ def _compiled(
 
         def differentiated() -> Differentiated:
             """The graph that the passes behind the gradient begin with."""
-            prepared = run_passes(graph, target, before, stages.__setitem__)
+            begin = without_marks(graph) if step is None else graph
+            prepared = run_passes(begin, target, before, stages.__setitem__)
             if step is None:
                 return Differentiated(prepared, traced.builder.buffers)
             with stage("differentiate"):
                 whole = step.differentiate(prepared)
+                whole = replace(whole, graph=without_marks(whole.graph))
             stages["differentiate"] = whole.graph
             return whole
 

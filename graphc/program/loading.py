@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import reduce
 from importlib.util import find_spec
 from operator import or_
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from graphc.base import config
 from graphc.base.errors import RunError
 from graphc.base.messages import decide
-from graphc.base.records import replace
 from graphc.base.target import Target
 from graphc.ir import Graph
 from graphc.ir.failures import stage
@@ -143,7 +143,7 @@ def load(
     from graphc.runtime.planner.schedule import SLACK_BYTES
     from graphc.runtime.planner.time_steps import StepwisePlanner
 
-    graph, state = _packed(graph, state, target)
+    graph, state = pack_state(graph, state, target)
     tiers = tiers_of(settings, target)
     kernels, search, limit = _lowered(graph, target), settings.memory_search, settings.memory_limit
     slack = SLACK_BYTES if limit is None and not search else 0
@@ -299,17 +299,22 @@ def _machine(device: str, threads: int) -> str | None:
     return gpu_name(device)
 
 
-def _packed(
-    graph: Graph, state: Mapping[str, StateBuffer], target: Target
+def pack_state(
+    graph: Graph,
+    state: Mapping[str, StateBuffer],
+    target: Target,
+    changing: Collection[StateBuffer] = (),
 ) -> tuple[Graph, Mapping[str, StateBuffer]]:
     """Return `graph` with relayouts of unchanged state as state of its own, and all its buffers.
 
-    These are converted once for each change instead of in each call. On other devices than the CPU,
-    copies of a buffer have the layouts that programs need anyway.
+    These are converted once for each change instead of in each call; not those of `changing`
+    buffers. On other devices than the CPU, copies of a buffer have the layouts that programs need
+    anyway.
     """
     from graphc.ir.rewrite import drop_dead
 
     kept = set(graph.state) - {old for old, _ in graph.updates}
+    kept -= {v for v in kept if any(state[v.name] is buffer for buffer in changing)}
     packed = [n for n in graph.nodes if n.op.name == "relayout" and n.inputs[0] in kept]
     if not packed:
         return graph, state

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from graphc.base import config
 from graphc.base.files import unused_folder
 from graphc.base.messages import decide
-from graphc.base.records import dataclass, replace
 from graphc.base.target import Target
 from graphc.ir import Graph
 from graphc.ir.failures import stage
@@ -79,7 +79,7 @@ def make(
 
             with stage("meaning"):
                 decide(str(check(stages)))
-        state = _bind(optimised, whole.buffers, stages)
+        state = bind_state(optimised, whole.buffers, stages)
         executable, plan, made = load(optimised, device, target, state, settings, notes, key)
         if made is not None:
             stages.update([made])
@@ -117,7 +117,7 @@ def optimize(recipe: Recipe, stages: dict[str, Graph]) -> Graph:
     return run_passes(recipe.source().graph, recipe.target, after, stages.__setitem__)
 
 
-def _bind(
+def bind_state(
     graph: Graph, buffers: Mapping[str, StateBuffer], stages: Mapping[str, Graph]
 ) -> dict[str, StateBuffer]:
     """Return the buffer of each state value: the model's, or a constant that became state."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from graphc.base import config
-from graphc.base.records import dataclass
 from graphc.base.source_lines import error
 from graphc.base.target import Target
 from graphc.nn.selection import Selection

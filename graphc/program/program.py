@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -13,14 +14,13 @@ from graphc.base import html
 from graphc.base.dtypes import shown
 from graphc.base.errors import GraphError
 from graphc.base.locks import refuse_reentry
-from graphc.base.records import cached_property
 from graphc.base.source_lines import error
 from graphc.base.target import SIMULATOR, Target
 from graphc.ir import Array, Graph, tree
 from graphc.ir.state import StateBuffer
 from graphc.nn.parameter import changes
 from graphc.program.executable import Executable, Tiered
-from graphc.program.state import ProgramState
+from graphc.program.program_files import ProgramFiles
 from graphc.program.tracing import Traced, state_of
 from graphc.trace import Tensor
 from graphc.trace.arguments import Arguments, exact
@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # nothing of it is needed before something is compiled
     from graphc.runtime.plan.plan import Plan
 
 
-class Program(ProgramState):
+class Program(ProgramFiles):
     """A compiled function; call it with arrays in place of the specs.
 
     Arrays are NumPy arrays, or anything with `__array__`, `__dlpack__` or
@@ -49,9 +49,6 @@ class Program(ProgramState):
         >>> f(np.array([1, 2], np.float32))
         array([2., 4.], dtype=float32)
     """
-
-    write: ClassVar[Callable[[Program, str | Path, bool], None]]
-    """Writes a program to a file; set by saved_program.py, which stands above."""
 
     def __init__(
         self,
@@ -122,6 +119,14 @@ class Program(ProgramState):
                 the first kernel, the state is unchanged.
         """
         return self._called(self._arguments(args, named))
+
+    def checked(self, arguments: Sequence[Any]) -> list[Array]:
+        """Return a call's arguments as arrays in the order of the graph's inputs.
+
+        Raises:
+            GraphError: An array's shape or dtype is not that of its spec.
+        """
+        return self._arguments(arguments, {})
 
     def _called(self, arrays: Sequence[Array]) -> Any:
         """The results for checked arrays, in the order of the graph's inputs."""
@@ -306,38 +311,6 @@ class Program(ProgramState):
     def executable(self) -> Executable:
         """The plan as it is loaded on the device."""
         return self._executable
-
-    def save(self, path: str | Path, binaries: bool = False) -> None:
-        """Write the program to a file, which `graphc.load` reads.
-
-        The file holds the graph, all state as of the last finished call, the structure of arguments
-        and results, the settings, the plan with its certificate, and digests of the kernels. An
-        existing file is replaced atomically at the end.
-
-        Args:
-            path: The file to write.
-            binaries: Whether to include the compiled kernels, which `load` runs only with
-                `trusted=True`, on such a CPU.
-
-        Raises:
-            GraphError: The file cannot be written, or the program has parts that no file holds:
-                dataclasses among arguments or results, a group's schedule of learning rates, or
-                functions that `show` calls.
-
-        Example:
-            >>> graphc.compile(nn.Linear(2, 1), graphc.spec((1, 2))).save("linear.graphc")
-        """
-        Program.write(self, path, binaries)
-
-    def dump(self, folder: str | Path) -> None:
-        """Write every stage, kernel and the plan as text files into a folder.
-
-        Args:
-            folder: The folder, which is created.
-        """
-        from graphc.inspect.dump import dump
-
-        dump(self, Path(folder))
 
     def report(
         self,

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from graphc.base.records import dataclass
 from graphc.ir import Graph, Node, Value, tree
 from graphc.ir.rewrite import drop_dead
 from graphc.ops.axes import SUMMED
+from graphc.ops.custom_gradient import without_marks
 from graphc.program.tracing import Traced
 
 Axes = Sequence[int | None]
@@ -39,7 +39,8 @@ def mixing(small: Traced, large: Traced, size: int, whole: int) -> str:
     pair = small, large
     if any(traced.builder.shown for traced in pair):
         return "it shows or taps values"
-    a, b = (drop_dead(t.builder.graph([x for _, x in tree.leaves(t.outputs)])) for t in pair)
+    graphs = (t.builder.graph([x for _, x in tree.leaves(t.outputs)]) for t in pair)
+    a, b = (drop_dead(without_marks(graph)) for graph in graphs)
     walk = _Walk(size, whole)
     try:
         walk.graphs(a, b)

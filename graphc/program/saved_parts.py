@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from graphc.base import config
 from graphc.base.dtypes import Array
 from graphc.base.errors import GraphError
-from graphc.base.records import dataclass
 from graphc.files.fields import Fields, list_of, pairs_of
 from graphc.files.safetensors import FormatError
 from graphc.ir import Graph

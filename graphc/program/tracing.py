@@ -6,12 +6,11 @@ import gc
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, overload
 
 import numpy as np
 
-from graphc.base.records import dataclass
 from graphc.base.source_lines import error
 from graphc.functions.array.linear.matrix_trace import trace as matrix_trace
 from graphc.functions.array.tensors import as_tensor

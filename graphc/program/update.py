@@ -6,9 +6,9 @@ For the plan cache, the update alone can be written as text without differentiat
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from graphc.base.errors import GraphError
-from graphc.base.records import dataclass
 from graphc.base.source_lines import error
 from graphc.gradients.reverse import check_scalar_loss, gradients, one_like
 from graphc.ir import Graph, Type, Where

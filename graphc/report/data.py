@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from graphc.base.errors import GraphError, PlanError
-from graphc.base.records import replace
 from graphc.inspect.explain import Explainer
 from graphc.inspect.memory import memory_report
 from graphc.inspect.profile import Profile, gradients_of

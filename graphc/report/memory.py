@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from graphc.base.records import replace
 from graphc.report.model import BufferData
 from graphc.report.stages import phase
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Range, Step, all_steps

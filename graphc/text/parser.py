@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
 from graphc.base.dtypes import convert
 from graphc.base.errors import GraphError
-from graphc.base.records import replace
 from graphc.ir import DTYPES, ROW_MAJOR, Graph, Layout, Node, Type, Value, Where
 from graphc.ops.base import REGISTRY, Array, Op
 from graphc.ops.constant import Constant, Elements

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from torch.fx.node import map_arg
 
 from graphc import functions as f
 from graphc.base.errors import GraphError
-from graphc.base.records import replace
 from graphc.ir import Where
 from graphc.torch.aten import rule_of
 from graphc.torch.aten.rules import dtype_of

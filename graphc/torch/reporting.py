@@ -6,14 +6,13 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.fx import GraphModule
 
 from graphc import functions
-from graphc.base.records import dataclass
 from graphc.torch.aten.rules import names
 from graphc.torch.backend import with_compiler
 from graphc.torch.partition import Offered

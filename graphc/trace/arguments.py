@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -10,7 +11,6 @@ import numpy as np
 from graphc.base.dlpack import host_array, refuse_gradient
 from graphc.base.dtypes import BFLOAT16, array_of, convert, is_bfloat16, long_name
 from graphc.base.errors import GraphError
-from graphc.base.records import dataclass
 from graphc.ir import Array, NamedType, Type, tree
 
 Foreign = Callable[[Any, str], Any]

@@ -5,7 +5,8 @@ runtime/checks/bounds.py checks the arrays of a call against them.
 
 from __future__ import annotations
 
-from graphc.base.records import dataclass
+from dataclasses import dataclass
+
 from graphc.base.source_lines import user_line
 from graphc.trace import Tensor, current_builder
 

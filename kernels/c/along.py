@@ -4,8 +4,8 @@ it find what they come to."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
-from graphc.base.records import dataclass
 from graphc.ir import FLOATS
 from graphc.kernels.c.reductions import WORDS
 from graphc.kernels.loops.language import Step, walk

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
-from graphc.base.records import replace
 from graphc.ir import FLOATS, NARROW
 from graphc.kernels.c.along import Row
 from graphc.kernels.c.reductions import WORDS, Partials, partials_behind
@@ -45,11 +45,17 @@ LEAST = {-(2**31): "INT32_MIN", -(2**63): "INT64_MIN"}
 
 
 def function_text(name: str, nests: Sequence[Nest], parameters: Sequence[Memory]) -> str:
-    """The C function `name` of pointers to `parameters`, which runs nests one after another."""
+    """The C function `name` of pointers to `parameters`, which runs nests one after another.
+    Other memory of the nests is the function's own."""
     pointers = [_pointer(m) for m in parameters]
     listed = ", ".join(pointers) if sum(map(len, pointers)) < 70 else ",\n    ".join(pointers)
     lines = [f"void {name}({listed or 'void'}) {{"]
     constants = {m.name: m for nest in nests for m in nest.memory if m.elements is not None}
+    given = {m.name for m in parameters}
+    own = {m.name: m for nest in nests for m in nest.memory if m.name not in given}
+    for memory in own.values():
+        if memory.elements is None:
+            lines.append(f"  static {C_TYPES[memory.dtype]} {memory.name}[{max(memory.size, 1)}];")
     for memory in constants.values():
         elements = ", ".join(memory_literal(x, memory.dtype) for x in memory.array)
         lines.append(f"  static const {C_TYPES[memory.dtype]} {memory.name}[] = {{{elements}}};")
@@ -137,8 +143,13 @@ class _Printer:
     def along(self, loop: Loop, indices: tuple[str, ...]) -> Iterator[str]:
         """A loop that takes the elements of a row, and one over the results."""
         (at,) = (i for i, s in enumerate(loop.body) if isinstance(s, Along))
-        along, (axis,), names = loop.body[at], loop.axes, [*indices]
+        along, names = loop.body[at], [*indices]
         assert isinstance(along, Along)
+        axis, rows = along.op.axis, tuple(d for d in loop.axes if d != along.op.axis)
+        if rows:
+            inner = replace(loop, axes=(axis,))
+            yield from self.loop(replace(loop, axes=rows, body=(inner,)), indices)
+            return
         row = Row(along, self.domain.extents[axis], self.domain.lane is not None)
         names[axis] = name = f"i{axis}"
 

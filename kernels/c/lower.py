@@ -1,23 +1,27 @@
 """Lower kernels to plain C: a function per kernel, a loop nest per group of outputs, or one for all
-that the kernel's reductions, running result, sort, gather's gradient or scatter leads to."""
+that the kernel's reductions, running result, sort, gather's gradient or scatter leads to; of a
+contraction one for the sums, before those of outputs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
-from graphc.ir import Value
+from graphc.ir import Graph, Value
 from graphc.ir.sum_order import LANES
 from graphc.kernels.c.loop_printer import function_text
 from graphc.kernels.loops.index_nest import index_nest
 from graphc.kernels.loops.language import Memory, Nest
 from graphc.kernels.loops.plain import plain_nest
+from graphc.kernels.loops.products import products_nest
 from graphc.kernels.loops.reduction_orders import ordered_rows, row_lanes
 from graphc.kernels.loops.rewrites import along_last, hoist, in_order, split_last
 from graphc.kernels.loops.rows import find_rows, reduced_shape
 from graphc.kernels.loops.verify import verify_nest
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.axis import make_axis_nest, only_node
-from graphc.kernels.program.body.names import Identifiers
+from graphc.kernels.program.body.names import Identifiers, Pointers
+from graphc.kernels.program.epilogue import pooling
 from graphc.kernels.program.pieces import space
 from graphc.kernels.program.pointwise_nest import group_outputs, make_pointwise_nest
 from graphc.ops.fused import KernelNode
@@ -56,14 +60,40 @@ def _function(node: KernelNode) -> str:
 
 
 def _pointwise(node: KernelNode) -> Nests:
-    body, names = node.body, Identifiers()
-    pointers, nests = names.pointers(body), []
+    names = Identifiers()
+    pointers = names.pointers(node.body)
+    return _elements(node.body, pointers, names), pointers
+
+
+def _elements(body: Graph, pointers: Pointers, names: Identifiers) -> list[Nest]:
+    """A nest for each group of outputs of a pointwise body."""
+    nests = []
     for outputs in group_outputs(body):
         domain = Domain(space(body, outputs[0]) or (1,))
         if domain.size:
             part = make_pointwise_nest(body, outputs, domain, pointers, names).merged
             nests.append(split_last(hoist(plain_nest(part))))
-    return nests, pointers
+    return nests
+
+
+def _contract(node: KernelNode) -> Nests:
+    """A contraction, and what is done to its sums. These, and what is pooled, are memory of the
+    function if they are no output."""
+    body, names = node.body, Identifiers()
+    pointers, nests = names.pointers(body), list[Nest]()
+    (inner,), pool = (n for n in body.nodes if n.op.contracts), pooling(body)
+    made = dict.fromkeys((inner.output, *(pool.inputs if pool else ())))
+    rest = body
+    for value in made:
+        pointers.setdefault(value, names.fresh(value.name, "data"))
+        if value == inner.output:
+            nests.append(products_nest(body, inner, pointers, names))
+        else:
+            nests += _elements(replace(rest, outputs=(value,)), pointers, names)
+        nodes = tuple(n for n in rest.nodes if value not in n.outputs)
+        rest = replace(rest, inputs=(*rest.inputs, value), nodes=nodes)
+    rest = replace(rest, outputs=tuple(v for v in body.outputs if v not in made))
+    return nests + _elements(rest, pointers, names), pointers
 
 
 def _rows(node: KernelNode) -> Nests:
@@ -98,6 +128,7 @@ def _places(kind: type[TakeGrad] | type[Scatter]) -> Callable[[KernelNode], Nest
 
 
 TEMPLATES: Mapping[str, Callable[[KernelNode], Nests]] = {
+    "contract": _contract,
     "index": _places(TakeGrad),
     "pointwise": _pointwise,
     "prefix": _along(Prefix),

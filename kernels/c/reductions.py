@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from graphc.base.records import dataclass
 from graphc.ir.sum_order import SumLoop, SumOrder
 from graphc.kernels.loops.language import Loop, ending, walk
 from graphc.kernels.program.access import Domain
@@ -42,6 +42,19 @@ class Partials:
 
     def add(self, indices: Sequence[str]) -> str:
         """The statement that takes a term."""
+        own = self.at(indices, self._place(indices))
+        if self.reduce.combine != "products":
+            return self._join(own, self.reduce.operand)
+        one, other, *exists = self.reduce.operands
+        text = f"{own} = fma({one}, {other}, {own});"
+        if word := WORDS.get(self.dtype):
+            text = self._join(own, f"(({word}){one} * ({word}){other})")
+        return f"if ({exists[0]}) {text}" if exists else text
+
+    def _place(self, indices: Sequence[str]) -> str:
+        """The number of the partial result that takes a term."""
+        if self._count == 1:
+            return "0"
         first, lanes = self.order.loops[0], self.order.lanes
         steps = self.order.steps({str(d): n for d, n in enumerate(self.domain.extents)})
         step = f"{self._number(first.axes, indices)} / {first.step}"
@@ -49,10 +62,12 @@ class Partials:
         for loop in self.order.loops:
             lanes //= loop.lanes
             place += f" + {self._number(loop.axes, indices)} % {loop.lanes} * {lanes}"
-        return self._join(self.at(indices, place), self.reduce.operand)
+        return place
 
     def end(self, indices: Sequence[str]) -> Iterator[str]:
         """The statements that join the partial results of an index in the first one."""
+        if self._count == 1:
+            return
         lanes, one = self.order.lanes, self.at(indices, "k")
         yield f"for (int64_t half = {lanes} / 2; half > 0; half /= 2)"
         yield f"  for (int64_t k = 0; k < {self._count}; k++)"
@@ -62,6 +77,8 @@ class Partials:
 
     def at(self, indices: Sequence[str], place: str = "0") -> str:
         """A partial result of an index."""
+        if not self.inside:
+            return f"{self._name}[{place}]"
         index = self._number(map(str, self.inside), indices)
         return f"{self._name}[{index} * {self._count} + {place}]"
 
@@ -81,8 +98,8 @@ class Partials:
         return found
 
     def _join(self, one: str, other: str) -> str:
-        if self.dtype in WORDS and self.reduce.combine in ("sum", "prod"):
-            word, sign = WORDS[self.dtype], "+" if self.reduce.combine == "sum" else "*"
+        if self.dtype in WORDS and self.reduce.combine in ("sum", "prod", "products"):
+            word, sign = WORDS[self.dtype], "*" if self.reduce.combine == "prod" else "+"
             return f"{one} = ({C_TYPES[self.dtype]})(({word}){one} {sign} ({word}){other});"
         return JOINS[self.reduce.combine].format(one, other)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from graphc.base.records import replace
 from graphc.base.target import Target
 from graphc.ir import Node, Type
 from graphc.kernels.cuda.attention.attend import lower_attend

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from graphc.base.records import dataclass
 from graphc.kernels.loops.language import Loop, Nest
 from graphc.kernels.program.body.along import Along
 from graphc.kernels.program.body.statement import RegisterProgram

@@ -9,8 +9,8 @@ going to store an output.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
-from graphc.base.records import replace
 from graphc.ir import DTYPES
 from graphc.kernels.loops.language import Alloc
 from graphc.kernels.loops.rows import Rows

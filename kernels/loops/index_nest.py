@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from graphc.base.records import dataclass
 from graphc.ir import Node
 from graphc.kernels.loops.language import At, Loop, Nest, Unless
 from graphc.kernels.loops.plain import memory_of

@@ -18,12 +18,12 @@ schedule is what `rewrites.py` makes of a plain nest, and a target is a printer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal as Choice
 from typing import get_args
 
 import numpy as np
 
-from graphc.base.records import dataclass
 from graphc.ir import DTYPES
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.body.reduce import Reduce

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
-from graphc.base.records import replace
 from graphc.kernels.loops.language import Alloc, At, Kind, Loop, Nest, Step, Unless
 from graphc.kernels.loops.rewrites import axes_of
 from graphc.kernels.program.access import AffineAccess

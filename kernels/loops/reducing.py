@@ -9,6 +9,7 @@ import numpy as np
 
 from graphc.base.multiply_add import fma
 from graphc.ir.ordered_sum import ordered_reduction
+from graphc.ir.sum_order import SumLoop, SumOrder
 from graphc.kernels.program.body.reduce import Reduce, ThreadOrder
 from graphc.ops.base import COMBINES, Array
 
@@ -17,11 +18,30 @@ def reduced_rows(reduce: Reduce, x: Array, extents: Sequence[int]) -> Array:
     """The results [rows] of the elements `x` [rows, n], with indices along the axes of `reduce` in
     a domain of these `extents`, the last one fastest."""
     order, neutral = reduce.order or ThreadOrder(1), reduce.identity
+    if reduce.combine == "products":
+        return _products(reduce, x, extents)
     if isinstance(order, ThreadOrder):
         return _by_threads(order, reduce.combine, x, neutral)
     inside = [n if d in reduce.axes else 1 for d, n in enumerate(extents)]
     whole, join = np.moveaxis(x.reshape(len(x), *inside), 0, -1), COMBINES[reduce.combine]
     return ordered_reduction(order, whole, reduce.axes, join, neutral).reshape(len(x))
+
+
+def _products(reduce: Reduce, x: Array, extents: Sequence[int]) -> Array:
+    """The sums of products, of which `x` [rows, n, 3] has the factors and whether they exist."""
+    sizes = {str(d): extents[d] for d in reduce.axes}
+    order = reduce.order or SumOrder((SumLoop(tuple(sizes)),))
+    assert isinstance(order, SumOrder), f"products in an order of threads: {order}"
+
+    def add(total: Array, index: dict[str, int]) -> Array:
+        number = 0
+        for axis, size in sizes.items():
+            number = number * size + index[axis]
+        one, other, exists = x[:, number].T
+        joined = fma(one, other, total) if x.dtype.kind == "f" else one * other + total
+        return np.where(exists != 0, joined, total)
+
+    return order.total(sizes, np.zeros(len(x), x.dtype), add, np.add)
 
 
 def _by_threads(order: ThreadOrder, combine: str, x: Array, neutral: float) -> Array:

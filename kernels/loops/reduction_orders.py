@@ -18,9 +18,8 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field, replace
 
-from graphc.base.records import dataclass, replace
 from graphc.ir import FLOATS, Graph, Node
 from graphc.ir.graph import known_of
 from graphc.ir.sum_order import LANES, SumLoop, SumOrder

@@ -7,8 +7,8 @@ after each.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from graphc.base.records import replace
 from graphc.kernels.loops.along import along_of
 from graphc.kernels.loops.language import Alloc, Barrier, Kind, Loop, Nest, Step
 from graphc.kernels.program.access import AffineAccess, Domain

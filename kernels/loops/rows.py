@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TypeGuard
 
-from graphc.base.records import cached_property, dataclass, replace
 from graphc.ir import Graph, Node, Value
 from graphc.ir.graph import remembered
 from graphc.kernels.loops.language import Alloc, Loop, Nest, Step, walk

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
-from graphc.base.records import replace
 from graphc.ir import dtype_name
 from graphc.kernels.program.body.along import Along
 from graphc.ops.base import Array

@@ -22,7 +22,8 @@ Reductions: `reduction_orders`.
 
 from __future__ import annotations
 
-from graphc.base.records import replace
+from dataclasses import replace
+
 from graphc.base.target import Target
 from graphc.ir import FLOATS, Graph, Node
 from graphc.ir.sum_order import LANES

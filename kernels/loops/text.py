@@ -22,7 +22,7 @@ does a reduction, `reduce sum x_ over i1 in 1%16`, whose result may be an elemen
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from graphc.base.errors import GraphError
@@ -64,35 +64,58 @@ INDENT = "  "
 
 def nest_text(nest: Nest) -> str:
     """The text of a nest, a line for each step."""
-    domain = nest.domain
-    lanes = f" lanes {domain.lane} by {domain.width}" if domain.lane is not None else ""
-    lines = [f"nest {domain.extents}{lanes}"]
-    for memory in nest.memory:
-        elements = f" = {memory.elements.hex()}" if memory.elements is not None else ""
-        mark = " written" if memory.written else ""
-        lines.append(f"memory {memory.name} : {memory.dtype}[{memory.size}]{mark}{elements}")
-    return "\n".join([*lines, *_lines(nest.body, "")])
+    lines = [f"nest {nest.domain.extents}{_lanes(nest.domain)}"]
+    lines += (_memory_text(m, m.name, m.size) for m in nest.memory)
+    return "\n".join([*lines, *_lines(nest.body, "", {})])
 
 
-def _lines(body: Iterable[Step], indent: str) -> Iterator[str]:
+def form_of(nest: Nest) -> str:
+    """The text with numbers for the names of memory and registers, without the sizes of memory and,
+    of a single axis, its extent: a function is given these. Nests of one form do the same to other
+    arrays."""
+    registers = (r.name for s in nest.statements for r in s.results)
+    own = (m.name for m in nest.memory)
+    names = {name: f"_{i}" for i, name in enumerate((*own, *registers))}
+    extents = nest.domain.extents if nest.domain.rank != 1 else ""
+    lines = [f"nest {extents}{_lanes(nest.domain)}"]
+    lines += (_memory_text(m, names[m.name], 0) for m in nest.memory)
+    return "\n".join([*lines, *_lines(nest.body, "", names)])
+
+
+Names = Mapping[str, str]
+"""Other names of registers and memory."""
+
+
+def _lanes(domain: Domain) -> str:
+    return f" lanes {domain.lane} by {domain.width}" if domain.lane is not None else ""
+
+
+def _memory_text(memory: Memory, name: str, size: int) -> str:
+    elements = f" = {memory.elements.hex()}" if memory.elements is not None else ""
+    mark = " written" if memory.written else ""
+    return f"memory {name} : {memory.dtype}[{size}]{mark}{elements}"
+
+
+def _lines(body: Iterable[Step], indent: str, names: Names) -> Iterator[str]:
     for step in body:
         if isinstance(step, Loop):
-            yield indent + _head(step)
-            yield from _lines(step.body, indent + INDENT)
+            yield indent + _head(step, names)
+            yield from _lines(step.body, indent + INDENT, names)
         elif isinstance(step, Unless):
-            yield f"{indent}unless {step.source} is {step.target}"
-            yield from _lines(step.body, indent + INDENT)
+            source, target = (names.get(x, x) for x in (step.source, step.target))
+            yield f"{indent}unless {source} is {target}"
+            yield from _lines(step.body, indent + INDENT, names)
         elif isinstance(step, Alloc):
-            yield f"{indent}alloc {step.name} : {step.dtype}[{step.size}]"
+            yield f"{indent}alloc {names.get(step.name, step.name)} : {step.dtype}[{step.size}]"
         elif isinstance(step, Barrier):
             yield f"{indent}barrier"
         else:
-            yield indent + _statement(step)
+            yield indent + _statement(step, names)
 
 
-def _head(loop: Loop) -> str:
+def _head(loop: Loop, names: Names) -> str:
     if isinstance(loop, At):
-        return f"at i{loop.axes[0]} = {loop.register} {loop.kind}"
+        return f"at i{loop.axes[0]} = {names.get(loop.register, loop.register)} {loop.kind}"
     step = f" by {loop.step}" if loop.step != 1 else ""
     each = f" each {loop.each}" if loop.each != 1 else ""
     ahead = f" ahead {loop.ahead}" if loop.ahead else ""
@@ -100,10 +123,10 @@ def _head(loop: Loop) -> str:
     return f"for {axes}{step} {loop.kind}{each}{ahead}"
 
 
-def _statement(statement: Statement) -> str:
-    results = ", ".join(f"{r.name} : {r.dtype}" for r in statement.results)
+def _statement(statement: Statement, names: Names) -> str:
+    results = ", ".join(f"{names.get(r.name, r.name)} : {r.dtype}" for r in statement.results)
     head = f"{results} = " if results else ""
-    arguments = [_argument(a) for a in statement.arguments]
+    arguments = [_argument(a, names) for a in statement.arguments]
     if isinstance(statement, Load):
         return f"{head}load {', '.join(arguments)}"
     if isinstance(statement, Store):
@@ -139,14 +162,15 @@ def _setting(setting: object) -> str:
     return f"'{setting}'" if isinstance(setting, str) else str(setting)
 
 
-def _argument(argument: Argument) -> str:
+def _argument(argument: Argument, names: Names) -> str:
     if isinstance(argument, str):
-        return argument
+        return names.get(argument, argument)
     if isinstance(argument, Literal):
         return f"{argument.dtype or 'word'}:{argument.value!r}"
     if isinstance(argument, AffineAccess):
         return f"[{_access(argument)}]"
-    return argument.pointer + (f"[{_access(argument.access)}]" if argument.access else "[]")
+    pointer = names.get(argument.pointer, argument.pointer)
+    return pointer + (f"[{_access(argument.access)}]" if argument.access else "[]")
 
 
 def _access(access: AffineAccess) -> str:

@@ -11,11 +11,11 @@ simulator's checks of running kernels are the judge of these.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
 from graphc.base.errors import GraphError
-from graphc.base.records import replace
 from graphc.ir.sum_order import SumOrder
 from graphc.kernels.loops.language import (
     KINDS,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from graphc.base.records import dataclass, replace
 from graphc.base.target import Target
 from graphc.kernels.cpu.contract.epilogue import tile_epilogue
 from graphc.kernels.cpu.shared.kernel_source import argument_order

@@ -3,9 +3,10 @@ is kept and one is summed."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from graphc.base.records import dataclass
 from graphc.kernels.prebuilt.contract_sides import Sides
 from graphc.kernels.program.nest import Border, Nest, Quotient, Read
 from graphc.ops.base import Array

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from graphc.base.records import dataclass
+from dataclasses import dataclass
+
 from graphc.ir import Type
 from graphc.kernels.cpu.contract.sum_loops import SumLoops
 from graphc.kernels.program.nest import Nest, Read

@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-
-from graphc.base.records import dataclass
+from dataclasses import dataclass
 
 LINE = 16
 """Elements of a register of 64 bytes, and of a block of lanes."""

@@ -11,6 +11,7 @@ struct Level {
 enum Way : uint8_t {
   IN_PLACE,  // the elements of a strip are neighbours
   SAME,      // one element is that of the whole strip
+  ROWS,      // one element is that of a whole row of the strip
   COPIED,    // others, run by run
 };
 
@@ -20,6 +21,7 @@ struct Lines {
   long here;           // at the strip's
   long stride[AXES];   // along the layout's axes
   Level levels[AXES];  // the axes of a strip, from the fastest, as few as step alike
+  long jump;           // of what is used in place: bytes from a row's end to the next row
   int depth, bytes, padding;
   Way way;
 };
@@ -31,6 +33,7 @@ struct Layout {
   long extent[AXES];
   uint32_t axes[AXES];  // the domain's
   long cut = 1, behind = 1, pieces = 1, strips = 1;
+  long row = 0;  // elements of the last axis where a strip is `cut` rows of whole registers, else 0
 
   // The layout's axes among those of the domain, as bits.
   uint32_t merged(uint32_t domain) const {
@@ -55,6 +58,20 @@ inline void append(Layout& layout, const Program& p, Lines* lines, int axis, uin
 }
 
 constexpr long ENOUGH = 128;  // elements of a strip beside which its beginning costs little
+
+// Makes a strip of some rows, each of which is the last axis and fills registers. Operations go from row
+// to row in steps of their own, so that accesses that do not step alike along both axes need not be copied.
+inline bool cut_rows(Layout& layout, long most) {
+  if (layout.rank < 2) return false;
+  const long row = layout.extent[layout.rank - 1], extent = layout.extent[layout.rank - 2];
+  if (row % W != 0 || 2 * row > most || (extent * row < ENOUGH && layout.rank > 2)) return false;
+  const long fitting = least(most / row, extent), pieces = (extent + fitting - 1) / fitting;
+  layout.inner = layout.rank - 2, layout.row = layout.behind = row;
+  layout.cut = (extent + pieces - 1) / pieces;
+  layout.pieces = layout.strips = (extent + layout.cut - 1) / layout.cut;
+  for (int d = 0; d < layout.inner; d++) layout.strips *= layout.extent[d];
+  return true;
+}
 
 // Takes axes into the strip while it has room, and as many indices of one more as fit. What some accesses do not step through as
 // through one axis is left outside if the strip is long enough without.
@@ -91,12 +108,30 @@ inline void place(Lines& own, const Layout& layout, const Access& access, long p
     else own.levels[own.depth++] = {extent, stride};
   }
   if (!own.depth) own.levels[own.depth++] = {1, access.bytes};
-  own.way = same ? SAME : dense && !own.padding ? IN_PLACE : COPIED;
+  own.way = same ? SAME : dense && !own.padding ? IN_PLACE : COPIED, own.jump = 0;
+  if (!layout.row || own.way != COPIED) return;
+  const long across = own.stride[layout.rank - 1], down = own.stride[layout.rank - 2];
+  if (across == 0) own.way = ROWS;
+  if (across == access.bytes) own.way = IN_PLACE, own.jump = down - layout.row * access.bytes;
+}
+
+// Where the accesses begin for the box from `low` on.
+inline void begin_at(const Program& p, char* const* memory, const long* low, Lines* lines) {
+  const Access* accesses = p.array<Access>(p.accesses_at);
+  for (int a = 0; a < p.accesses; a++) {
+    const Access& access = accesses[a];
+    long first = access.offset;
+    if (access.memory == OWN) first += (long)&p;
+    else if (access.memory >= 0) first += (long)memory[access.memory];
+    for (int d = 0; d < p.rank; d++)
+      first += access.strides[d] * (d == p.lane ? low[d] / p.width : low[d]);
+    lines[a].first = first;
+  }
 }
 
 // The layout of low <= index < high, of whose blocks of lanes `lanes` are live each.
-inline Layout lay_out(const Program& p, char* const* memory, const long* low, const long* high,
-                      long lanes, Lines* lines) {
+inline Layout lay_out(const Program& p, const long* low, const long* high, long lanes,
+                      Lines* lines) {
   Layout layout;
   const Access* accesses = p.array<Access>(p.accesses_at);
   for (int k = 0; k < p.rank; k++) {
@@ -106,17 +141,9 @@ inline Layout lay_out(const Program& p, char* const* memory, const long* low, co
     if (extent > 1) append(layout, p, lines, d, 1u << d, extent);
   }
   if (p.lane >= 0) append(layout, p, lines, p.rank, 1u << p.lane, lanes);
-  cut(layout, p.strip);
-  for (int a = 0; a < p.accesses; a++) {
-    const Access& access = accesses[a];
-    long first = access.offset;
-    if (access.memory == OWN) first += (long)&p;
-    else if (access.memory >= 0) first += (long)memory[access.memory];
-    for (int d = 0; d < p.rank; d++)
-      first += access.strides[d] * (d == p.lane ? low[d] / p.width : low[d]);
-    lines[a].first = first;
-    place(lines[a], layout, access, p.width - lanes);
-  }
+  const bool by_rows = p.plain && (p.lane < 0 || lanes == p.width);
+  if (!by_rows || !cut_rows(layout, p.strip)) cut(layout, p.strip);
+  for (int a = 0; a < p.accesses; a++) place(lines[a], layout, accesses[a], p.width - lanes);
   return layout;
 }
 

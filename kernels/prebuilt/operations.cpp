@@ -13,26 +13,31 @@ template <class T> INLINE vec<T> read(const char* p) {
 template <class T> INLINE void write(char* p, vec<T> v) { __builtin_memcpy(p, &v, sizeof v); }
 
 // The steps are read once: what is written might be they.
-template <auto F, class R, class A> void unary(const Operands& o, long registers) {
+template <auto F, class R, class A> void unary(const Operands& o, long registers, long rows) {
   char* d = o.result;
   const char* a = o.at[0];
-  const long next = o.step[0];
-  for (; registers; registers--, d += sizeof(vec<R>), a += next) write<R>(d, F(read<A>(a)));
+  const long next = o.step[0], jump[] = {o.jump[0], o.jump[3]};
+  for (; rows; rows--, a += jump[0], d += jump[1])
+    for (long r = registers; r; r--, d += sizeof(vec<R>), a += next) write<R>(d, F(read<A>(a)));
 }
-template <auto F, class R, class A, class B> void binary(const Operands& o, long registers) {
+template <auto F, class R, class A, class B>
+void binary(const Operands& o, long registers, long rows) {
   char* d = o.result;
   const char *a = o.at[0], *b = o.at[1];
-  const long next[] = {o.step[0], o.step[1]};
-  for (; registers; registers--, d += sizeof(vec<R>), a += next[0], b += next[1])
-    write<R>(d, F(read<A>(a), read<B>(b)));
+  const long next[] = {o.step[0], o.step[1]}, jump[] = {o.jump[0], o.jump[1], o.jump[3]};
+  for (; rows; rows--, a += jump[0], b += jump[1], d += jump[2])
+    for (long r = registers; r; r--, d += sizeof(vec<R>), a += next[0], b += next[1])
+      write<R>(d, F(read<A>(a), read<B>(b)));
 }
-template <auto F, class R, class A, class B, class C> void ternary(const Operands& o,
-                                                                   long registers) {
+template <auto F, class R, class A, class B, class C>
+void ternary(const Operands& o, long registers, long rows) {
   char* d = o.result;
   const char *a = o.at[0], *b = o.at[1], *c = o.at[2];
-  const long next[] = {o.step[0], o.step[1], o.step[2]};
-  for (; registers; registers--, d += sizeof(vec<R>), a += next[0], b += next[1], c += next[2])
-    write<R>(d, F(read<A>(a), read<B>(b), read<C>(c)));
+  const long next[] = {o.step[0], o.step[1], o.step[2]},
+             jump[] = {o.jump[0], o.jump[1], o.jump[2], o.jump[3]};
+  for (; rows; rows--, a += jump[0], b += jump[1], c += jump[2], d += jump[3])
+    for (long r = registers; r; r--, d += sizeof(vec<R>), a += next[0], b += next[1], c += next[2])
+      write<R>(d, F(read<A>(a), read<B>(b), read<C>(c)));
 }
 
 #define GRAPHC_UNARY(R, expression, A) \

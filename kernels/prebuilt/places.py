@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from graphc.base.records import dataclass
 from graphc.ir import DTYPES
 from graphc.ir.types import dtype_name
 from graphc.kernels.prebuilt.operations import KINDS, Operation, conversion, operations
@@ -94,6 +93,11 @@ class Instruction:
     def computes(self) -> bool:
         """Whether it is an operation."""
         return self.kind >= FIRST
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is an operation, a load or a store."""
+        return self.computes or self.kind in (LOAD, STORE)
 
     @property
     def writes_elements(self) -> bool:

@@ -126,11 +126,37 @@ template <class T> class TiledGrad {
     for (; l + W <= run.count; l += W) {
       vec<T> own{};
       if (held)
-        own = select(as_mask(convert<int32_t>(graphc::load(named + l)) == place),
-                     graphc::load(dy + l), own);
+        own += select(as_mask(convert<int32_t>(graphc::load(named + l)) == place),
+                      graphc::load(dy + l), own);
       graphc::store(dx + l, own);
     }
-    for (; l < run.count; l++) dx[l] = held && named[l] == place ? dy[l] : T(0);
+    for (; l < run.count; l++) dx[l] = held && named[l] == place ? T(0) + dy[l] : T(0);
+  }
+
+  // The same for `pixels` pixels of a row, of `step` elements each: whole registers, or less than one,
+  // behind which a register may be written, and read, as blocks of lanes have all of theirs in memory.
+  void play_row(const Run& run, long pixels, long step, T* dx) const {
+    const long y = run.at[2], i = y / k_.dh;
+    long j = run.at[3] / k_.dw, s = run.at[3] - j * k_.dw;
+    const long first = (y - i * k_.dh) * k_.kw;
+    const T* const dy = (const T*)run.at[0] + i * k_.row[0];
+    const uint8_t* const named = (const uint8_t*)run.at[1] + i * k_.row[1];
+    for (long x = 0; x < pixels; j++, s = 0) {
+      const long count = least(k_.dw - s, pixels - x);
+      T* to = dx + x * step;
+      x += count;
+      if (i >= k_.p || j >= k_.q) {
+        __builtin_memset(to, 0, count * step * sizeof(T));
+        continue;
+      }
+      for (long l = 0; l < step; l += W) {
+        const vec<T> own = graphc::load(dy + j * k_.column[0] + l);
+        const vec<int32_t> which =
+            convert<int32_t>(graphc::load(named + j * k_.column[1] + l)) - int32_t(first + s);
+        for (int n = 0; n < count; n++)
+          graphc::store(to + n * step + l, vec<T>{} + select(as_mask(which == n), own, vec<T>{}));
+      }
+    }
   }
 
  private:
@@ -142,7 +168,7 @@ template <class T> class TiledGrad {
 template <class T> void pool_grad(const Window& k, const Run& run, T* dx) {
   const int pixel = k.function == MAX_POOL_GRAD ? 2 : 1;
   const long size = sizeof(T), bytes = k.index_kind == 2 ? 1 : k.index_kind;
-  const bool together = !run.step[pixel] && !run.step[pixel + 1], tiled = k.tiled();
+  const bool together = !run.step[pixel] && !run.step[pixel + 1];
   const auto share = [&](long i, long j, long place, long done,
                          long live) __attribute__((always_inline)) {
     const char* const from =
@@ -165,7 +191,7 @@ template <class T> void pool_grad(const Window& k, const Run& run, T* dx) {
     k.each(run.at[pixel] + done * run.step[pixel], run.at[pixel + 1] + done * run.step[pixel + 1],
            [&](long i, long j, long place) __attribute__((always_inline)) {
              const vec<T> own = share(i, j, place, done, live);
-             total = tiled && k.function == MAX_POOL_GRAD ? own : total + own;
+             total += own;
            });
     keep_lanes(dx + done, total, live);
   }
@@ -210,13 +236,21 @@ template <class T> void window_of(const State& state, const Step& step) {
   long indices[AXES] = {}, step_next[4] = {};
   for (int a = 0; a < operands && next >= inner; a++)
     step_next[a] = state.lines[step.operand(a)].stride[next];
+  const bool by_rows = tiled && next >= inner &&
+                       (length % W == 0 || (length < W && !step.in_place)) && !step_next[0] &&
+                       !step_next[1] && !step_next[2] && step_next[3] == 1;
   for (run.k = 0; run.k < state.n;) {
-    for (long r = 0; r < runs && run.k < state.n; r++, run.k += length) {
+    if (by_rows) {
+      const long pixels = least(runs, (state.n - run.k) / length);
+      grad.play_row(run, pixels, length, y + run.k);
+      run.k += pixels * length;
+    }
+    for (long r = 0; r < runs && run.k < state.n && !by_rows; r++, run.k += length) {
       run.count = least(length, state.n - run.k);
       play();
       for (int a = 0; a < 4; a++) run.at[a] += step_next[a];
     }
-    for (int a = 0; a < 4; a++) run.at[a] -= runs * step_next[a];
+    for (int a = 0; a < 4 && !by_rows; a++) run.at[a] -= runs * step_next[a];
     for (int d = next - 1; d >= inner; d--) {
       const bool back = ++indices[d] == layout.extent[d];
       for (int a = 0; a < operands; a++) {

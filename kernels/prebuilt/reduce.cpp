@@ -2,62 +2,14 @@
 // scratch memory, and sums of these in the order stated.
 #include "prebuilt/reduce.h"
 
+#include "prebuilt/row_functions.h"
 #include "prebuilt/scratch.h"
-#include "prebuilt/strips.h"
-#include "prebuilt/sums.h"
 
 namespace graphc::reduce {
 namespace {
-using namespace sums;
 thread_local Scratch scratch;
-
-// What is done to rows, for each combination and dtype.
-struct Functions {
-  void (*clear)(char* sums, long count);
-  void (*add)(char* sums, int chains, const char* terms, long step, long registers, int first);
-  void (*beside)(char* sums, long sums_pitch, int chains, const char* terms, long pitch, long rows,
-                 long length, long first);
-  // The sums of a row joined to its result.
-  void (*finish)(char* sums, int chains, int groups, char* result);
-  // Those of rows beside each other.
-  void (*finish_beside)(char* sums, int chains, long pitch, long rows, char* results);
-};
-template <Combine C, class T> struct Of {
-  static void clear(char* sums, long count) {
-    for (long i = 0; i < count; i++) ((T*)sums)[i] = neutral<C, T>();
-  }
-  static void add(char* sums, int chains, const char* terms, long step, long registers, int first) {
-    sums::add<C, T>((vec<T>*)sums, chains, (const T*)terms, step, registers, first);
-  }
-  static void beside(char* sums, long sums_pitch, int chains, const char* terms, long pitch,
-                     long rows, long length, long first) {
-    const auto f = chains == 1   ? sums::beside<C, T, 1>
-                   : chains == 4 ? sums::beside<C, T, 4>
-                                 : sums::beside<C, T, 0>;
-    f((T*)sums, sums_pitch, chains, (const T*)terms, pitch, rows, length, first);
-  }
-  static void finish(char* sums, int chains, int groups, char* result) {
-    vec<T>* const own = (vec<T>*)sums;
-    for (int g = 0; g < groups; g++) own[g] = halved<C>(own + g * chains, chains);
-    T& total = *(T*)result;
-    total = join_one(total, across<C>(halved<C>(own, groups)));
-  }
-  static void finish_beside(char* sums, int chains, long pitch, long rows, char* results) {
-    T *own = (T*)sums, *total = (T*)results;
-    for (int half = chains / 2; half; half /= 2)
-      for (int c = 0; c < half; c++)
-        for (long r = 0; r < rows; r += W)
-          store(own + c * pitch + r,
-                join<C>(load(own + c * pitch + r), load(own + (c + half) * pitch + r)));
-    for (long r = 0; r < rows; r += W) store(total + r, join<C>(load(total + r), load(own + r)));
-  }
-  static T join_one(T a, T b) { return join<C>(splat(a), splat(b))[0]; }
-  static constexpr Functions ALL = {clear, add, beside, finish, finish_beside};
-};
-#define GRAPHC_OF(T) {&Of<SUM, T>::ALL, &Of<PROD, T>::ALL, &Of<MAX, T>::ALL, &Of<MIN, T>::ALL}
-const Functions* const FUNCTIONS[][4] = {GRAPHC_OF(float),  GRAPHC_OF(double),  GRAPHC_OF(uint8_t),
-                                         GRAPHC_OF(int8_t), GRAPHC_OF(int32_t), GRAPHC_OF(int64_t)};
-#undef GRAPHC_OF
+constexpr int KEPT = 8;  // programs that are made ready once for all blocks
+thread_local strips::Kept kept[KEPT];
 
 // A range of indices along each axis.
 struct Box {
@@ -72,6 +24,7 @@ class Rows {
     memory_ = (char**)at;
     for (long i = 0; i < kernel.arguments; i++) memory_[i] = (char*)arguments[i];
     base_ = at;
+    for (auto& each : kept) each.program = nullptr;
   }
 
   // A part of the rows, with its share of the sums over all rows.
@@ -126,9 +79,9 @@ class Rows {
       if (loops[l].first) {
         for (int j = 0; j < k.row.rank; j++)
           box.low[k.row.axes[j]] = 0, box.high[k.row.axes[j]] = 1;
-        run(loops[l].first, box);
+        run(loops[l].first, 2 * l, box);
       }
-      if (loops[l].each) play_loop(loops[l], box);
+      if (loops[l].each || loops[l].begin < loops[l].end) play_loop(loops[l], box);
     }
   }
 
@@ -141,9 +94,13 @@ class Rows {
     }
   }
 
-  void run(int64_t program, const Box& box) const {
+  // Plays the program that lies at `program`, one of many.
+  void run(int64_t program, int number, const Box& box) const {
     strips::run(*(const strips::Program*)((const char*)&kernel_ + program), memory_, box.low,
-                box.high);
+                box.high, number < KEPT ? &kept[number] : nullptr);
+  }
+  int number_of(const Loop& loop) const {
+    return 2 * int(&loop - kernel_.array<Loop>(kernel_.loops_at)) + 1;
   }
 
   void play_loop(const Loop& loop, Box box) {
@@ -153,7 +110,7 @@ class Rows {
     if (loop.begin == loop.end || k.parts == 1) {
       for (int j = 0; j < k.row.rank; j++)
         box.low[k.row.axes[j]] = 0, box.high[k.row.axes[j]] = k.extents[k.row.axes[j]];
-      if (loop.begin == loop.end) run(loop.each, box);
+      if (loop.begin == loop.end) run(loop.each, number_of(loop), box);
       else play_part(loop, box);
       return;
     }
@@ -167,9 +124,27 @@ class Rows {
     }
   }
 
+  // The same where a part is one piece, of one run of whole registers, and all sums are of a kind that
+  // whole() adds.
+  bool joins_whole(const Loop& loop, const Box& part) const {
+    const Reduce& k = kernel_;
+    if (!k.along || k.across || k.row.rank != 1 || k.groups != 1 || k.chains * W % 16 != 0 ||
+        k.chains * W > 64)
+      return false;
+    const int d = k.row.axes[0];
+    if (part.high[d] - part.low[d] > k.row.cut || (part.high[d] - part.low[d]) % W ||
+        part.low[d] / W % k.chains)
+      return false;
+    for (int s = loop.begin; s < loop.end; s++)
+      if (!sums_[s].column && !functions(s).whole) return false;
+    return true;
+  }
+
   // A part of the rows' elements: its sums are joined to the results.
   void play_part(const Loop& loop, const Box& part) {
     const Reduce& k = kernel_;
+    whole_ = joins_whole(loop, part);
+    if (whole_) return play_piece(loop, part);
     const long count = k.along ? rows_ * k.chains * k.groups * W : k.chains * k.pitch;
     for (int s = loop.begin; s < loop.end; s++)
       if (!sums_[s].column) functions(s).clear(base_ + sums_[s].partial, count);
@@ -205,7 +180,7 @@ class Rows {
     const Reduce& k = kernel_;
     const Cut& row = k.row;
     const int last = row.axes[row.rank - 1];
-    const bool direct = sums_[loop.begin].memory >= 0 && (k.along || rows_ % W == 0);
+    const bool beside = sums_[loop.begin].memory >= 0 && rows_ % W == 0;
     long first = 0, runs = 1;
     for (int j = 0; j < row.rank; j++) {
       const int d = row.axes[j];
@@ -215,7 +190,7 @@ class Rows {
     }
     const long length = box.high[last] - box.low[last];
     const long run = k.across ? length * k.width : k.along ? (length + W - 1) / W * W : length;
-    if (!direct) {
+    if (loop.each && (k.along || !beside)) {
       for (int s = loop.begin; s < loop.end; s++) {
         const long size = sums_[s].bytes;
         char* const terms = base_ + sums_[s].terms;
@@ -225,28 +200,42 @@ class Rows {
           for (long r = 0; r < rows_; r++)
             functions(s).clear(terms + r * k.pitch * size, runs * run);
       }
-      this->run(loop.each, box);
+      this->run(loop.each, number_of(loop), box);
     }
     for (int s = loop.begin; s < loop.end; s++)
-      if (sums_[s].column) add_columns(sums_[s], first, runs * run);
-      else if (k.along) add_along(sums_[s], functions(s), box, direct, runs, length);
-      else add_beside(sums_[s], functions(s), box, direct, runs, length);
+      if (sums_[s].column) add_columns(sums_[s], box, first, runs * run);
+      else if (whole_) add_whole(sums_[s], functions(s), box, length);
+      else if (k.along) add_along(sums_[s], functions(s), box, runs, length);
+      else add_beside(sums_[s], functions(s), box, beside, runs, length);
   }
 
   // The terms of a piece, from element `first` of a row on, to sums over all rows: one for each element
   // of a row, or 16 where rows lie beside each other, which take the rows in turn.
-  void add_columns(const Sum& sum, long first, long elements) const {
-    if (sum.dtype) add_columns_of<double>(sum, first, elements);
-    else add_columns_of<float>(sum, first, elements);
+  void add_columns(const Sum& sum, const Box& box, long first, long elements) const {
+    if (sum.dtype) add_columns_of<double>(sum, box, first, elements);
+    else add_columns_of<float>(sum, box, first, elements);
   }
-  template <class T> void add_columns_of(const Sum& sum, long first, long elements) const {
-    const T* const terms = (const T*)(base_ + sum.terms);
+  template <class T>
+  void add_columns_of(const Sum& sum, const Box& box, long first, long elements) const {
     T* const columns = (T*)(columns_ + sum.partial);
-    const long pitch = kernel_.pitch;
+    const long pitch = pitch_of(sum);
+    const T* const terms = (const T*)terms_of(sum, box);
     if (kernel_.along)
-      for (long r = 0; r < rows_; r++)
-        for (long e = 0; e < elements; e += W)
-          store(columns + first + e, load(columns + first + e) + load(terms + r * pitch + e));
+      for (long e = 0; e < elements; e += 4 * W) {
+        vec<T> own[4];
+        const int count = int(least(4, (elements - e) / W));
+        T* const to = columns + first + e;
+        for (int i = 0; i < count; i++) own[i] = load(to + i * W);
+        const T* x = terms + e;
+        if (count == 4)
+          for (long r = 0; r < rows_; r++, x += pitch)
+#pragma GCC unroll 4
+            for (int i = 0; i < 4; i++) own[i] += load(x + i * W);
+        else
+          for (long r = 0; r < rows_; r++, x += pitch)
+            for (int i = 0; i < count; i++) own[i] += load(x + i * W);
+        for (int i = 0; i < count; i++) store(to + i * W, own[i]);
+      }
     else
       for (long e = 0; e < elements; e++)
         for (long r = 0; r < rows_; r++) columns[(first + e) * 16 + r % 16] += terms[e * pitch + r];
@@ -279,9 +268,18 @@ class Rows {
     }
   }
 
-  void add_along(const Sum& sum, const Functions& f, const Box& box, bool direct, long runs,
-                 long length) const {
+  // The terms of the first row of a piece of one run, and the elements to those of the next.
+  const char* terms_of(const Sum& sum, const Box& box) const {
+    return sum.memory >= 0 ? direct_run(sum, box, 0, 0) : base_ + sum.terms;
+  }
+  long pitch_of(const Sum& sum) const {
+    const Cut& rows = kernel_.rows;
+    return sum.memory < 0 ? kernel_.pitch : rows.rank ? sum.strides[rows.axes[rows.rank - 1]] : 0;
+  }
+
+  void add_along(const Sum& sum, const Functions& f, const Box& box, long runs, long length) const {
     const Reduce& k = kernel_;
+    const bool direct = sum.memory >= 0;
     const int last = k.row.axes[k.row.rank - 1], chains = int(k.chains);
     const long size = sum.bytes, registers = k.across ? length : length / W,
                rest = k.across ? 0 : length % W;
@@ -301,6 +299,11 @@ class Rows {
         f.add(sums, chains, end, W, 1, int((chain + registers) % chains));
       }
     }
+  }
+
+  void add_whole(const Sum& sum, const Functions& f, const Box& box, long length) const {
+    f.whole(terms_of(sum, box), pitch_of(sum), sum.memory >= 0 ? sum.step : W, length / W,
+            int(kernel_.chains), base_ + sum.results, rows_);
   }
 
   // The sums that run `o` of a piece is added to, where blocks of lanes take them in turn.
@@ -325,6 +328,7 @@ class Rows {
   char** memory_;
   char *base_, *columns_ = nullptr;
   long first_row_, rows_;
+  bool whole_ = false;  // whether the terms of a piece are all of its rows
 };
 
 // Adds the parts of the sums over all rows, in order; of share `chunk` of the elements of a row.

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 
-from graphc.base.records import replace
 from graphc.base.target import Target
 from graphc.ir import Node
 from graphc.ir.sum_order import SumOrder
@@ -43,6 +43,9 @@ from graphc.kernels.program.kernel import Kernel
 from graphc.ops.base import COMBINES
 from graphc.ops.fused import KernelNode
 
+STRIPS = 49152
+"""Bytes of a program's strips, of several rows each, so that programs begin less often; they fill
+more than a first-level cache."""
 DEAR = 5.0
 """Nanoseconds per register from which a value is kept for later loops."""
 
@@ -162,16 +165,19 @@ class _Description(RowBlocks):
             own = range(number, number + len(sums))
             number += len(sums)
             first = self._once(self._statements(loop.before))
-            stored = [s for s in body.statements if isinstance(s, Store)]
-            plain = not stored and not loop.columns
-            direct = [self._direct(body, s) for s in loop.sums] if plain else []
-            self.direct += direct if all(direct) and direct else [()] * len(own)
+            stored = any(isinstance(s, Store) for s in body.statements)
+            direct = [
+                () if i in held else self._direct(body, s) for i, s in zip(own, sums, strict=True)
+            ]
+            if not self.along and (stored or loop.columns or not all(direct)):
+                direct = [()] * len(own)
+            self.direct += direct
             stores = [
                 Store((), (Address(f"terms{i}", self._identity), s.operand))
-                for i, s in zip(own, sums, strict=True)
-                if i not in held
+                for i, s, found in zip(own, sums, direct, strict=True)
+                if i not in held and not (self.along and found)
             ]
-            each = self._program(body, stores)
+            each = self._program(body, stores) if stores or stored else 0
             self.heads.append((first, each, own.start, own.stop))
         after = self._once(self._statements(self.rows.after.statements))
         self.heads.append((after, 0, 0, 0))
@@ -243,7 +249,7 @@ class _Description(RowBlocks):
         whole = joined((self.always, program))
         needed = _needed(replace(whole, statements=(*whole.statements, *stores)))
         memory, inplace = self.memory, self.inplace
-        made = strip_program(self.domain, needed, memory, inplace, self.registers)
+        made = strip_program(self.domain, needed, memory, inplace, self.registers, STRIPS)
         reads = {memory[p].number for s in needed.statements if s.results for p in s.pointers}
         if any(i in reads and o in self.written for i, o in inplace):
             made = None  # an earlier loop has written over what this one reads
@@ -263,7 +269,12 @@ class _Description(RowBlocks):
         (address,) = load.arguments
         assert isinstance(address, Address) and address.access is not None
         access, memory = address.access, self.memory.get(address.pointer)
-        if memory is None or memory.dtype != own.dtype or memory.strides is not None:
+        if memory is None or memory.dtype != self._dtype(own) or memory.strides is not None:
+            return ()
+        stored = any(isinstance(s, Store) for s in body.statements)
+        if any(stored or o in self.written for i, o in self.inplace if i == memory.number):
+            return ()
+        if own.address is not None and not self._whole_registers:
             return ()
         lane, kept, reduced = self.domain.lane, self.kept, self.reduced
         strides = [*access.strides, 0]
@@ -278,6 +289,12 @@ class _Description(RowBlocks):
         step = strides[reduced.axes[-1]] * self.domain.width if self.along else 0
         offset = access.offset * BYTES[memory.dtype] - memory.moved
         return (memory.number, offset, step, *(strides[d] for d in range(self.domain.rank)))
+
+    @property
+    def _whole_registers(self) -> bool:
+        """Whether a row is one run of whole registers."""
+        axes = self.reduced.axes
+        return self.along and len(axes) == 1 and self.domain.extents[axes[0]] % 16 == 0
 
     @property
     def _identity(self) -> AffineAccess:

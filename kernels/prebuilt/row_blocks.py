@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from graphc.base.records import dataclass
 from graphc.ir.sum_order import SumOrder
 from graphc.kernels.loops.rows import Rows
 from graphc.kernels.prebuilt.places import Memory
 from graphc.kernels.prebuilt.strips import AXES
 from graphc.kernels.program.access import row_major_strides
 
-ROOM = 16384
+ROOM = 32768
 """Bytes of the terms of a sum."""
 BESIDE = 512
 """Rows beside each other whose terms are read together."""

@@ -18,6 +18,8 @@ class Scratch {
     return memory_;
   }
 
+  char* memory() const { return memory_; }
+
  private:
   char* memory_ = nullptr;
   long size_ = 0;

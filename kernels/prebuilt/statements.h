@@ -5,16 +5,17 @@
 #include "prebuilt/operation.h"
 
 namespace graphc::strips {
-// Where a strip lies, and the bytes from one register to the next: 0 where all are the same.
+// Where a strip lies, the bytes from one register to the next, 0 where all of a row are the same, and
+// those from a row's end to the next row.
 struct Place {
   char* at;
-  long step;
+  long step, jump;
 };
 
 struct Step;
 // A program in a strip of a box.
 struct State {
-  const Program& program;
+  const Program* program;
   char* const* memory;
   Layout layout;
   Lines* lines;
@@ -32,6 +33,8 @@ struct Step {
   uint32_t axes;  // those of the layout that it depends on
   int32_t bytes;  // of an element of the result
   bool uniform;   // whether one register is the whole result
+  bool per_row;   // whether a row has one register
+  bool by_rows;   // whether its operands have jumps between rows of several registers
   bool in_place;  // whether it touches memory in place
 
   int32_t result() const { return instruction->result; }
@@ -42,6 +45,8 @@ inline void load(const State& state, const Step& step) {
   const Lines& own = state.lines[step.result()];
   char* const to = state.places[step.result()].at;
   if (own.way == SAME) GRAPHC_BY_SIZE(own.bytes, spread, own, to);
+  else if (own.way == ROWS)
+    GRAPHC_BY_SIZE(own.bytes, spread_rows, own, to, state.n / state.layout.row);
   else GRAPHC_BY_SIZE(own.bytes, gather, own, to, state.n);
 }
 
@@ -99,8 +104,7 @@ inline void inside(const State& state, const Step& step) {
 // The memory that settings k and k + 1 say: its number, and the bytes before its first element.
 inline const char* memory_of(const State& state, const Step& step, int k) {
   const long number = step.settings[k];
-  return (number == OWN ? (const char*)&state.program : state.memory[number]) +
-         step.settings[k + 1];
+  return (number == OWN ? (const char*)state.program : state.memory[number]) + step.settings[k + 1];
 }
 
 template <class T> void load_where(const State& state, const Step& step) {

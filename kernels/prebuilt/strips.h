@@ -10,6 +10,7 @@
 // the next is kept.
 #pragma once
 #include "cpu/shared/lanes.h"
+#include "prebuilt/scratch.h"
 
 namespace graphc::strips {
 constexpr int AXES = 8;        // of a domain, its lanes included
@@ -54,14 +55,24 @@ struct Program {
   int32_t scratch;  // bytes
   int64_t extents[AXES];
   int32_t order[AXES];  // the axes from the slowest to the fastest
+  int32_t plain;        // whether all instructions are operations, loads and stores
 
   template <class T> const T* array(int32_t at) const { return (const T*)((const char*)this + at); }
+};
+
+// A program made ready for boxes of one size. The program stays as it is until `program` is set to null.
+struct Kept {
+  const Program* program = nullptr;
+  long size[AXES];
+  Scratch tables;
 };
 
 // Plays the program for the box low <= index < high of its domain. memory[i] is the address of memory
 // i: a node's arguments in order, then what the caller adds. Along a split axis, low is a multiple of
 // the width, and so is high unless it is the extent.
-void run(const Program& program, char* const* memory, const long* low, const long* high);
+// What it finds out about the program stays in `kept`, if given, for the next box of the same size.
+void run(const Program& program, char* const* memory, const long* low, const long* high,
+         Kept* kept = nullptr);
 
 // The strips of the whole domain, and playing [part / parts, (part + 1) / parts) of them.
 void run_share(const Program& program, char* const* memory, long begin, long end, long of);

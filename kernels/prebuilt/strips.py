@@ -26,7 +26,7 @@ AXES = 8
 """The most axes of a domain, its lanes included."""
 CONSTANT = 128
 """Bytes of a constant in a program."""
-_ROOM = 20480
+ROOM = 20480
 """Bytes of strips that fit a first-level cache beside what they are read from."""
 _PADDING = 64
 """Bytes between strips, which would otherwise begin at the same place of a page."""
@@ -38,13 +38,14 @@ def strip_program(
     memory: Mapping[str, Memory],
     inplace: Collection[tuple[int, int]] = (),
     registers: Mapping[str, Memory] | None = None,
+    room: int = ROOM,
 ) -> bytes | None:
     """The bytes of `program` over `domain` for `strips::run`; None if it has a statement that no
     instruction does.
 
     `memory` has the memory of each pointer. `inplace` are pairs of numbers of memories, read and
     written, that may be one. `registers` has the local memory of registers that the program reads
-    and does not define, such as sums.
+    and does not define, such as sums. Strips have `room` bytes at most, all together.
     """
     try:
         overwritten = {i for i, _ in inplace}
@@ -55,7 +56,7 @@ def strip_program(
     split = any(_blocked(a, domain) for a in writer.accesses)
     if domain.rank + split > AXES:
         return None
-    return _Encoder(domain, writer, instructions, split).data()
+    return _Encoder(domain, writer, instructions, split, room).data()
 
 
 def _blocked(access: Access, domain: Domain) -> bool:
@@ -124,9 +125,10 @@ class _Encoder:
         writer: InstructionWriter,
         instructions: Sequence[Instruction],
         split: bool,
+        room: int,
     ) -> None:
         self.domain, self.writer = domain, writer
-        self.instructions, self.split = instructions, split
+        self.instructions, self.split, self.room = instructions, split, room
 
     def data(self) -> bytes:
         """All bytes."""
@@ -167,8 +169,8 @@ class _Encoder:
         extents = [*domain.extents, *(1,) * AXES][:AXES]
         order = [*self._order(), *(0,) * AXES][:AXES]
         header = struct.pack(
-            f"<14i{AXES}q{AXES}i", domain.rank, lane, width, strip, *counts, len(codes), *starts,
-            scratch, *extents, *order,
+            f"<14i{AXES}q{AXES}ii", domain.rank, lane, width, strip, *counts, len(codes), *starts,
+            scratch, *extents, *order, all(i.plain for i in self.instructions),
         )  # fmt: skip
         return b"".join(_padded(part) for part in (header, *parts, *arrays))
 
@@ -230,7 +232,7 @@ class _Encoder:
                     slots.append(sizes[place])
         strip = 1024
         values = sum(slots[count:]) + sum(a.bytes for a in writer.accesses if a.memory >= 0)
-        while strip > 128 and strip * max(values, 1) > _ROOM:
+        while strip > 128 and strip * max(values, 1) > self.room:
             strip //= 2
         at, places = 0, []
         for size in slots:
@@ -241,7 +243,7 @@ class _Encoder:
 
 
 _ACCESS = struct.Struct(f"<ihhq{AXES}q")
-_HEADER = -(-struct.calcsize(f"<14i{AXES}q{AXES}i") // 64) * 64
+_HEADER = -(-struct.calcsize(f"<14i{AXES}q{AXES}ii") // 64) * 64
 
 
 def _padded(data: bytes) -> bytes:

@@ -31,6 +31,8 @@ template <Combine C, class V> INLINE element<V> across(V v) {
       else return a < b || a != a ? a : b;
     });
 }
+// What has functions of its own for few chains.
+template <Combine C, class T> constexpr bool common = __is_same(T, float) && (C == SUM || C == MAX);
 constexpr int MOST = 64;  // sums that terms are added to in turn, at most
 
 // Adds `registers` registers, `step` elements from each to the next, to CHAINS sums in turn, from sum
@@ -53,7 +55,7 @@ void in_turn(vec<T>* sums, const T* x, long step, long registers, int first) {
 }
 template <Combine C, class T>
 INLINE void add(vec<T>* sums, int chains, const T* x, long step, long registers, int first) {
-  if constexpr (__is_same(T, float)) {
+  if constexpr (common<C, T>) {
     if (chains == 16 / W) return in_turn<C, T, 16 / W>(sums, x, step, registers, first);
     if (chains == 32 / W) return in_turn<C, T, 32 / W>(sums, x, step, registers, first);
     if (chains == 64 / W) return in_turn<C, T, 64 / W>(sums, x, step, registers, first);
@@ -68,6 +70,26 @@ template <Combine C, class V> INLINE V halved(V* sums, int count) {
   for (int half = count / 2; half; half /= 2)
     for (int c = 0; c < half; c++) sums[c] = join<C>(sums[c], sums[c + half]);
   return sums[0];
+}
+
+// Joins to results[r] what the registers of row r give, `pitch` elements from one row to the next: the
+// same as add() to sums that are neutral, which are then joined.
+template <Combine C, class T, int CHAINS>
+void whole_rows(const T* x, long pitch, long step, long registers, T* results, long rows) {
+  for (long r = 0; r < rows; r++, x += pitch) {
+    vec<T> own[CHAINS];
+#pragma GCC unroll 16
+    for (int c = 0; c < CHAINS; c++) own[c] = splat(neutral<C, T>());
+    const T* at = x;
+    long left = registers;
+    for (; left >= CHAINS; left -= CHAINS)
+#pragma GCC unroll 16
+      for (int c = 0; c < CHAINS; c++, at += step) own[c] = join<C>(own[c], load(at));
+#pragma GCC unroll 16
+    for (int c = 0; c < CHAINS; c++)
+      if (c < left) own[c] = join<C>(own[c], load(at + c * step));
+    results[r] = join<C>(splat(results[r]), splat(across<C>(halved<C>(own, CHAINS))))[0];
+  }
 }
 
 // Rows beside each other: term i of a run of row r at x[i * pitch + r], as many as `length`. From number

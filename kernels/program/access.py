@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from graphc.base.records import dataclass
 from graphc.ir import Type
 from graphc.ops.base import Affine
 

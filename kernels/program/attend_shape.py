@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from graphc.base.records import dataclass
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.program.access import row_major_strides
 from graphc.kernels.program.body.literals import literal

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TypeVar
 
-from graphc.base.records import dataclass
 from graphc.ir import Node, Op
 from graphc.kernels.program.access import Domain, access_cost, merge_axes
 from graphc.kernels.program.body.along import FIELDS, Along

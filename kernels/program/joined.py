@@ -5,9 +5,9 @@ The planner creates them; `kernels/cuda/joined/` prints them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 
-from graphc.base.records import dataclass
 from graphc.kernels.program.kernel import Kernel
 
 THREADS = 256

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
-from graphc.base.records import cached_property, dataclass, replace
 from graphc.ir import Node, Value
 from graphc.kernels.program.calls import Call
 from graphc.ops.fused import KernelNode

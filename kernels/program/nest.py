@@ -15,9 +15,9 @@ import itertools
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
-from graphc.base.records import cached_property, dataclass, replace
 from graphc.ir import Graph, Node, Type, Value
 from graphc.ir.graph import remembered
 from graphc.ir.sections import Sections

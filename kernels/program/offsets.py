@@ -9,8 +9,8 @@ Where a body reads nothing before some row of an input, its input begins at that
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from graphc.base.records import replace
 from graphc.ir import Node, Value
 from graphc.ir.state import ALIGNMENT
 from graphc.ops.fused import KernelNode

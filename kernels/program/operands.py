@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from graphc.base.records import dataclass
 from graphc.ir import Graph, Value
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.body.expression import BodyWriter

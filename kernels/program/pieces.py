@@ -3,7 +3,8 @@ section."""
 
 from __future__ import annotations
 
-from graphc.base.records import dataclass
+from dataclasses import dataclass
+
 from graphc.ir import Graph, Value
 from graphc.ir.sections import Sections, sections_joined
 from graphc.kernels.program.access import AffineIndex

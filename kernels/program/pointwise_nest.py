@@ -7,9 +7,8 @@ so that the text does not grow with their number.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from graphc.base.records import dataclass
 from graphc.ir import Graph, Value
 from graphc.kernels.program.access import Domain, merge_axes
 from graphc.kernels.program.body.expression import BodyWriter

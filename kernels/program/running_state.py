@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from graphc.base.records import dataclass
 from graphc.ops.combine import Combine
 
 STATE = "State"

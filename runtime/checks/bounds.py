@@ -8,12 +8,12 @@ give then.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from graphc.base.dtypes import Array
 from graphc.base.errors import GraphError
-from graphc.base.records import replace
 from graphc.ir.rewrite import drop_dead
 from graphc.runtime.reference import ReferenceExecutable
 from graphc.trace import Builder

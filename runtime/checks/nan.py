@@ -8,13 +8,12 @@ to the first: its node is one op of one line.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from graphc.base.dtypes import Array, shown
 from graphc.base.errors import RunError
-from graphc.base.records import dataclass, replace
 from graphc.ir import Graph, Node, Type, Value, Where
 from graphc.ir.interpret import evaluate
 from graphc.ir.state import elements

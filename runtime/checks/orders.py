@@ -12,12 +12,12 @@ import ctypes
 import math
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from graphc.base.dtypes import Array
 from graphc.base.errors import GraphError
-from graphc.base.records import dataclass
 from graphc.ir import FLOATS, Graph, Node, Type
 from graphc.ir.interpret import evaluate
 from graphc.ir.state import aligned_empty, elements, stored

@@ -12,12 +12,11 @@ import os
 import threading
 import weakref
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from graphc.base.cores import usable_cores
 from graphc.base.errors import CompileError
-from graphc.base.records import dataclass
 from graphc.runtime.compilers import cache
 from graphc.runtime.compilers.compiler import BackgroundThread, Jobs
 from graphc.runtime.compilers.translation_units import KernelBuilder, PendingKernel

@@ -22,13 +22,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from graphc.base.config import cache_dir, cache_limit, compile_seconds
 from graphc.base.errors import CompileError
-from graphc.base.records import dataclass
 
 KINDS = ("cpu", "cuda", "sim", "choices", "plans")
 """The folders of the cache."""

@@ -23,13 +23,13 @@ import subprocess
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from graphc.base.config import compile_seconds
 from graphc.base.cores import usable_cores
 from graphc.base.errors import CompileError
-from graphc.base.records import dataclass
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -9,12 +9,12 @@ import hashlib
 import sys
 import sysconfig
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from graphc.base.errors import CompileError
-from graphc.base.records import replace
 from graphc.runtime.compilers import shipped
 from graphc.runtime.compilers.compiler import BackgroundThread, Jobs
 from graphc.runtime.compilers.shared_objects import (

@@ -12,11 +12,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hashlib
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from graphc.base.config import cache_dir
 from graphc.base.errors import CompileError
-from graphc.base.records import cached_property, dataclass
 from graphc.runtime.compilers import cache, shipped
 from graphc.runtime.compilers.compiler import (
     BackgroundThread,
@@ -37,6 +38,9 @@ from graphc.runtime.compilers.shared_objects import (
 )
 from graphc.runtime.compilers.translation_units import kernel_flags
 
+LIBRARY_FLAGS = tuple("-O2" if flag == "-O3" else flag for flag in FLAGS)
+"""The flags of generated kernels, but for loops that are written for registers already: no others
+matter, and their versions would take a third of the library's build. The bits are the same."""
 SOURCES = KERNEL_HEADERS / "prebuilt"
 """The folder of the library's sources and headers."""
 
@@ -99,7 +103,7 @@ class _Building:
     def build(self) -> PrebuiltLibrary:
         """The library, built on all cores."""
         compiler = self.compiler or find_compiler()
-        command = [*compiler.command, *FLAGS, *self.flags]
+        command = [*compiler.command, *LIBRARY_FLAGS, *self.flags]
         with cache.open_folder("cpu") as folder:
 
             def compiled(source: Path) -> Path:
@@ -140,7 +144,7 @@ class _Building:
         return folder / f"prebuilt-{self._key(' '.join(digests))}.so"
 
     def _key(self, text: str) -> str:
-        return key(text, self._headers, self.flags[:-1], self.compiler)
+        return key(f"{LIBRARY_FLAGS} {text}", self._headers, self.flags[:-1], self.compiler)
 
     @cached_property
     def _headers(self) -> str:

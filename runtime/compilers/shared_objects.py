@@ -19,12 +19,12 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from graphc.base import config
 from graphc.base.errors import CompileError
 from graphc.base.messages import log
-from graphc.base.records import dataclass
 from graphc.base.target import Target
 from graphc.runtime.compilers import cache
 from graphc.runtime.compilers.compiler import (

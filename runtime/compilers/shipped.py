@@ -11,10 +11,10 @@ import hashlib
 import platform
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from graphc.base.config import INSTRUCTION_SETS
-from graphc.base.records import dataclass
 from graphc.runtime.compilers.shared_objects import (
     FLAGS,
     KERNEL_HEADERS,

@@ -17,12 +17,12 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from graphc.base.cores import usable_cores
 from graphc.base.errors import CompileError
 from graphc.base.messages import log, progress
-from graphc.base.records import dataclass
 from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.compilers import cache, shared_objects
 from graphc.runtime.compilers.compiler import (

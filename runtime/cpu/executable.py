@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from graphc.base.config import denormals
 from graphc.base.dtypes import Array
 from graphc.base.errors import RunError
 from graphc.base.locks import HOST, refuse_reentry
-from graphc.base.records import replace
 from graphc.ir import Graph, Node, Type
 from graphc.ir.state import PackedBuffer, StateBuffer, elements, wrote
 from graphc.runtime.checks.nan import (
@@ -40,11 +41,13 @@ def load(
     graph: Graph | None = None,
     keys: Mapping[str, str] | None = None,
     tiers: Tiers | None = None,
+    flush: bool | None = None,
 ) -> CpuExecutable:
     """Bind `plan` to `state` and to the functions of its kernels: compiled ones, built if they are
     not in the cache, or prebuilt ones as far as `tiers` says. Raises CompileError.
 
-    See `CpuExecutable`; `keys` is that of `build_kernels`.
+    See `CpuExecutable`; `keys` is that of `build_kernels`, `flush` says whether denormals count as
+    zeros, or None for what GRAPHC_DENORMALS says.
     """
     wheres: dict[str, object] = {}
     for step in all_steps(plan.steps):
@@ -52,7 +55,7 @@ def load(
             wheres.setdefault(step.kernel, step.where)
     begin_player()
     kernels = KernelFunctions(plan, tiers or Tiers(), graph, keys, wheres, threads)
-    return CpuExecutable(plan, state, threads, kernels.functions, graph, kernels)
+    return CpuExecutable(plan, state, threads, kernels.functions, graph, kernels, flush)
 
 
 class CpuExecutable:
@@ -75,6 +78,7 @@ class CpuExecutable:
         functions: Mapping[str, int],
         graph: Graph | None = None,
         kernels: KernelFunctions | None = None,
+        flush: bool | None = None,
     ) -> None:
         self.plan = plan
         self.steps = all_steps(plan.steps)
@@ -83,6 +87,7 @@ class CpuExecutable:
         self._kernels = kernels
         self._finished: list[tuple[str, int]] = kernels.finished if kernels else []
         self._graph = graph
+        self._flush = denormals() == "flush" if flush is None else flush
         self._places = HostAddresses(plan, [state[b.value.name] for b in plan.state])
         self._state = self._places.buffers
         self._packed = [b for b in self._state if isinstance(b, PackedBuffer)]
@@ -239,7 +244,9 @@ class CpuExecutable:
                 places = step.source, step.target
                 arguments[index] = [self._places.address(a, step.stage) for a in places]
         tasks = resolve(self.plan, in_order)
-        return Player(self.plan, tasks, self.functions, arguments, self.threads, descriptions)
+        return Player(
+            self.plan, tasks, self.functions, arguments, self.threads, self._flush, descriptions
+        )
 
     def _swap(self) -> None:
         """Let the compiled kernels that are there by now play from here on. HOST is held."""

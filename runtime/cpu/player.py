@@ -11,13 +11,12 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from graphc.base.config import denormals
 from graphc.base.errors import PlanError, RunError
-from graphc.base.records import dataclass, replace
 from graphc.runtime.compilers.player_library import player_library
 from graphc.runtime.cpu.caller import find_caller
 from graphc.runtime.plan.plan import (
@@ -210,8 +209,8 @@ class Player:
     `functions` are the kernels' addresses; `arguments` has the addresses of each step's arguments
     (of a copy: source, target), `descriptions` those of what prebuilt functions read of the kernel,
     which lie in front of the step's arguments. Bases are the addresses that differ from call to
-    call, in a C array of uint64. A player's methods must not be entered by two threads at once, nor
-    while another player runs.
+    call, in a C array of uint64. With `flush` denormals count as zeros. A player's methods must not
+    be entered by two threads at once, nor while another player runs.
     """
 
     def __init__(
@@ -221,6 +220,7 @@ class Player:
         functions: Mapping[str, int],
         arguments: Mapping[int, Sequence[RelativeAddress]],
         threads: int,
+        flush: bool,
         descriptions: Mapping[int, RelativeAddress] | None = None,
     ) -> None:
         library = _library()
@@ -261,7 +261,7 @@ class Player:
         self._program = library.graphc_load(
             specs.ctypes.data, len(specs), edges.ctypes.data, len(edges),
             table.ctypes.data, len(table), loops_table.ctypes.data, len(loops_table),
-            moves.ctypes.data, len(moves), slots, threads, denormals() == "flush",
+            moves.ctypes.data, len(moves), slots, threads, flush,
         )
         # fmt: on
         if not self._program:

@@ -11,13 +11,12 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from graphc.base.errors import CompileError
 from graphc.base.messages import log
-from graphc.base.records import dataclass
 from graphc.base.target import Target
 from graphc.ir import Graph, Node
 from graphc.ir.state import aligned_empty

@@ -18,13 +18,13 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from graphc.base import config
 from graphc.base.config import denormals, early_launch
 from graphc.base.errors import CompileError
-from graphc.base.records import dataclass
 from graphc.runtime.compilers import cache
 from graphc.runtime.compilers.compiler import run
 from graphc.runtime.cuda import cubins

@@ -14,11 +14,10 @@ import struct
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partialmethod
+from functools import cached_property, partialmethod
 from typing import Any
 
 from graphc.base.errors import RunError
-from graphc.base.records import cached_property
 from graphc.kernels.program.kernel import TensorMap
 from graphc.runtime.cuda.compile import Usage, compile_cuda
 from graphc.runtime.cuda.cublas import CublasLt, find_cublas

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from graphc.base.dlpack import read_capsule
 from graphc.base.errors import GraphError
-from graphc.base.records import dataclass
 from graphc.runtime.cuda.driver import LEGACY_STREAM
 
 CUDA, CUDA_MANAGED = 2, 13

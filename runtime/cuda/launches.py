@@ -7,11 +7,11 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from graphc.base.cores import usable_cores
-from graphc.base.records import dataclass
 from graphc.kernels.program.calls import Call, Product
 from graphc.kernels.program.joined import RESIDENT
 from graphc.kernels.program.kernel import GridLaunch, Kernel

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from graphc.base.records import dataclass
 from graphc.ir import Where
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Range, Step, all_steps
 

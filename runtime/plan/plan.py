@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from graphc.base.records import dataclass
 from graphc.ir import Value, Where
 from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.plan.certificate import Certificate

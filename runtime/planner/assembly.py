@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 from graphc.base.bits import bits
 from graphc.base.errors import PlanError
-from graphc.base.records import replace
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.loops.scan import BoundScan, Scan

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import partial
 
-from graphc.base.records import replace
 from graphc.ir import Value
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.loops.scan import Scan

@@ -22,9 +22,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from graphc.base.records import dataclass
 from graphc.base.target import Kind, kind_of
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 

@@ -23,8 +23,8 @@ place: an LSTM's activated gates replace the sums that they are computed from.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from graphc.base.records import dataclass, replace
 from graphc.ir import Graph, Node, Value
 from graphc.ops.loops.scan import Scan
 from graphc.runtime.plan.plan import Move

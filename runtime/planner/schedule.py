@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from graphc.base.bits import bits
-from graphc.base.records import dataclass
 from graphc.kernels.program.joined import joinable
 from graphc.runtime.plan.plan import Estimate
 from graphc.runtime.planner.concurrency import Demand, DeviceModel, joined, makespan

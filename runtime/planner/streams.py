@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from graphc.base.bits import bits
-from graphc.base.records import dataclass, replace
 from graphc.runtime.planner.concurrency import Demand, OverlapSimulation, spent
 from graphc.runtime.planner.serial_order import ancestors
 from graphc.runtime.planner.tasks import Tasks
@@ -189,7 +189,8 @@ def _chains(reduced: Sequence[int], order: Sequence[int], way: Sequence[float]) 
 
 def maximum_matching(edges: Iterable[tuple[int, int]]) -> dict[int, int]:
     """The partner on the right of each matched number on the left, by augmenting paths (Kuhn,
-    1955). Earlier edges are preferred."""
+    1955). Earlier edges are preferred. `import networkx` takes longer than a small model's
+    compile."""
     beside: dict[int, list[int]] = {}
     for left, right in edges:
         beside.setdefault(left, []).append(right)

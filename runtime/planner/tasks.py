@@ -12,11 +12,11 @@ also be part of the loop's operands and move with the iterations.
 from __future__ import annotations
 
 import heapq
-from dataclasses import field
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 from graphc.base.bits import bits
-from graphc.base.records import cached_property, dataclass
 from graphc.ir import Value, Where
 from graphc.ir.state import ALIGNMENT
 from graphc.kernels.program.kernel import Kernel

@@ -14,9 +14,10 @@ the same bits, and the number of streams may decide which of the two a plan uses
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from graphc.base.errors import GraphError
-from graphc.base.records import cached_property, dataclass, replace
 from graphc.base.target import Target
 from graphc.ir import ROW_MAJOR, Graph, Names, Node, Op, Value
 from graphc.kernels.lower import lower_step

@@ -18,9 +18,9 @@ softmax: 700 microseconds apart, 720 at once.)
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from graphc.base.bits import bits
-from graphc.base.records import replace
 from graphc.base.target import kind_of
 from graphc.ir import Value
 from graphc.runtime.plan.plan import Move

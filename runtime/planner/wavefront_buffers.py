@@ -9,8 +9,8 @@ over what it has read, nothing else can read the first one's.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from graphc.base.records import replace
 from graphc.ir import Value
 from graphc.runtime.plan.plan import Move
 from graphc.runtime.planner.loop_body import LoopStage, LoopTask, paired_slot

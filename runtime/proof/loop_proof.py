@@ -28,12 +28,12 @@ not must never meet, which is checked for all iterations of the outer loops.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 
 from graphc.base.errors import PlanError
-from graphc.base.records import replace
 from graphc.runtime.plan.plan import (
     STILL,
     Copy,

@@ -12,10 +12,10 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-from graphc.base.records import cached_property, dataclass
 from graphc.runtime.sim.build import simulator_object
 from graphc.runtime.sim.elf import shared_variables
 from graphc.runtime.sim.errors import LaunchError, LogicError, MemoryError

@@ -14,10 +14,9 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from graphc.base.records import dataclass
 from graphc.runtime.sim.errors import LogicError, RaceError
 
 POLICIES = ("random", "lazy", "eager")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from dataclasses import dataclass
 
-from graphc.base.records import dataclass
 from graphc.base.target import CPU, kind_of
 from graphc.runtime.compilers import cache
 from graphc.runtime.compilers.shared_objects import CppSource, build

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Protocol
 
 from graphc.base.errors import RunError
 from graphc.base.messages import decide as tell
 from graphc.base.messages import log, progress
-from graphc.base.records import dataclass
 from graphc.base.target import Target
 from graphc.ir import Graph, Node
 from graphc.kernels.lower import call_kernel, call_of, candidates

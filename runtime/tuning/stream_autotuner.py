@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -29,7 +29,6 @@ from graphc.base.cores import usable_cores
 from graphc.base.dtypes import Array
 from graphc.base.errors import RunError
 from graphc.base.messages import log
-from graphc.base.records import dataclass, replace
 from graphc.ir import Type
 from graphc.ir.state import StateBuffer
 from graphc.runtime.compilers import cache

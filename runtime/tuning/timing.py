@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-from graphc.base.records import dataclass
 from graphc.ir import Array
 
 Play = Callable[[], object]

@@ -2,8 +2,8 @@
 
 import graphc
 from graphc.ir import Type
-from graphc.kernels.loops.alike import canonical
 from graphc.kernels.loops.plain import plain_nest
+from graphc.kernels.loops.text import form_of
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.body.names import Identifiers
 from graphc.kernels.program.inplace import inplace_pairs
@@ -21,7 +21,7 @@ def part_of(fn, *inputs: Type) -> PointwiseNest:
 
 
 def function_of(fn, *inputs: Type) -> object:
-    return canonical(plain_nest(part_of(fn, *inputs)))
+    return form_of(plain_nest(part_of(fn, *inputs)))
 
 
 def test_a_program_names_its_memory_and_its_indices():

@@ -13,7 +13,6 @@ import pytest
 import graphc
 from graphc.base.errors import GraphError
 from graphc.ir import Node, Type
-from graphc.kernels.loops.alike import canonical
 from graphc.kernels.loops.index_nest import IndexNest, index_nest
 from graphc.kernels.loops.interpret import interpret
 from graphc.kernels.loops.language import Nest, Unless
@@ -25,7 +24,7 @@ from graphc.kernels.loops.places import (
     shared_out,
     together,
 )
-from graphc.kernels.loops.text import nest_text, parse_nest
+from graphc.kernels.loops.text import form_of, nest_text, parse_nest
 from graphc.kernels.loops.verify import verify_nest
 from graphc.ops.base import Array
 from graphc.ops.fused import KernelNode
@@ -221,8 +220,8 @@ def test_what_lies_in_place_is_not_copied():
 def test_nests_are_alike_whatever_their_names():
     part = part_of(NODES["sums"])
     text = nest_text(threads(part)).replace("x1_", "places").replace("y0_data", "table")
-    assert canonical(parse_nest(text)) == canonical(threads(part))
-    assert canonical(part.nest) != canonical(threads(part))
+    assert form_of(parse_nest(text)) == form_of(threads(part))
+    assert form_of(part.nest) != form_of(threads(part))
 
 
 GATHER = """\

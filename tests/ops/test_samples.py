@@ -14,7 +14,7 @@ from tests.ops.sample import for_each_op
 from tests.ops.samples import SAMPLES, Sample
 from tools.write_ops_page import MADE_BY_PASSES
 
-BY_GRAPHS = {"scan"}
+BY_GRAPHS = {"scan", "custom_gradient"}
 """Ops whose body is a graph: their tests have files of their own."""
 WITHOUT_SLOPE = {"nextafter", "stop_gradient"}
 """Ops whose gradient is 0 by definition, whatever their reference says."""

@@ -1,5 +1,5 @@
-"""A headless Chromium that opens files with the network off, driven through a pipe by its DevTools
-protocol: https://chromedevtools.github.io/devtools-protocol"""
+"""A headless Chromium that opens files, or what this machine serves, with the network off, driven
+through a pipe by its DevTools protocol: https://chromedevtools.github.io/devtools-protocol"""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from tests.tools import missing, need_command
 
 SECONDS = 30.0
 """How long anything may take: a loaded machine draws slowly."""
+READY = "document.documentElement?.dataset.ready === 'true'"
+"""What a page's script says when it has drawn."""
 STARTER = """
 import os, sys
 os.dup2(int(sys.argv[1]), 100), os.dup2(int(sys.argv[2]), 101)
@@ -48,7 +50,7 @@ def chromium(folder: Path) -> Iterator[Browser]:
     options = [
         *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
         *("--remote-debugging-pipe", f"--user-data-dir={folder}", "--window-size=1440,900"),
-        "--host-resolver-rules=MAP * ~NOTFOUND",
+        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
         "--proxy-server=127.0.0.1:9",
     ]
     pipes = [str(for_browser), str(by_browser)]
@@ -71,7 +73,7 @@ def chromium(folder: Path) -> Iterator[Browser]:
 
 class Browser:
     """One page. `problems` are exceptions and errors of the console, and requests of anything but
-    the file itself."""
+    the file itself, or the server that it visits."""
 
     def __init__(self, commands: int, answers: int) -> None:
         self.commands, self.answers = commands, answers
@@ -79,13 +81,14 @@ class Browser:
         self.number = 0
         self.session: str | None = None
         self.problems: list[str] = []
+        self.seconds = SECONDS
+        self.own: tuple[str, ...] = ("file:", "about:", "blob:", "data:")
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
         self.session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
-        offline = {"latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
-        self.call("Network.emulateNetworkConditions", offline=True, **offline)
+        self.offline(True)
 
     def call(self, method: str, **parameters: Any) -> Any:
         """What the browser answers."""
@@ -101,13 +104,32 @@ class Browser:
                 return answer["result"]
             self._note(answer)
 
-    def open(self, path: Path, place: str = "", dark: bool = False) -> None:
-        """Load a report and wait until it has drawn its first view."""
+    def offline(self, off: bool) -> None:
+        """Take the network away, or give that of this machine back."""
+        rates = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+        self.call("Network.emulateNetworkConditions", offline=off, **rates)
+
+    def visit(self, port: int, dark: bool = False) -> None:
+        """Load a page of this machine's server, wait until it is ready, then be offline."""
+        address = f"http://127.0.0.1:{port}/"
+        self.own = (*self.own, address)
+        self.scheme(dark)
+        self.offline(False)
+        self.call("Page.navigate", url=address)
+        self.until(f"location.href === {address!r} && {READY}")
+        self.offline(True)
+
+    def scheme(self, dark: bool) -> None:
+        """What the user prefers."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
+
+    def open(self, path: Path, place: str = "", dark: bool = False) -> None:
+        """Load a report and wait until it has drawn its first view."""
+        self.scheme(dark)
         self.call("Page.navigate", url="about:blank")
         self.call("Page.navigate", url=f"file://{path}{place and '#' + place}")
-        self.until("document.documentElement?.dataset.ready === 'true'")
+        self.until(READY)
 
     def js(self, expression: str) -> Any:
         """The value of an expression, awaited if it is a promise."""
@@ -117,9 +139,9 @@ class Browser:
         assert "exceptionDetails" not in result, result["exceptionDetails"]
         return result["result"].get("value")
 
-    def until(self, condition: str) -> None:
+    def until(self, condition: str, seconds: float | None = None) -> None:
         """Wait for an expression to be true."""
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + (seconds or self.seconds)
         while not self.js(f"Boolean({condition})"):
             assert time.monotonic() < end, f"not true: {condition}"
             self.js("new Promise((done) => setTimeout(done, 20))")
@@ -161,7 +183,7 @@ class Browser:
 
     def _message(self) -> Any:
         while b"\0" not in self.read:
-            ready, _, _ = select.select([self.answers], [], [], SECONDS)
+            ready, _, _ = select.select([self.answers], [], [], self.seconds)
             more = os.read(self.answers, 1 << 20) if ready else b""
             if not more:
                 missing("the browser does not answer")
@@ -179,5 +201,5 @@ class Browser:
             self.problems.append(str(given["entry"]))
         if method == "Network.requestWillBeSent":
             url = given["request"]["url"]
-            if not url.startswith(("file:", "about:", "blob:", "data:")):
+            if not url.startswith(self.own):
                 self.problems.append(f"asks for {url}")

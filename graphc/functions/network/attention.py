@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from graphc import ops
-from graphc.base.records import replace
 from graphc.functions.array import reductions
 from graphc.functions.array.elementwise.elementwise import equal, where
 from graphc.functions.array.elementwise.precision import in_float32

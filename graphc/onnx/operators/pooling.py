@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from graphc import functions as f
-from graphc.base.records import dataclass
 from graphc.ir import Array
 from graphc.onnx.operators.products import axes_of_images, windowed_sum, windows
 from graphc.onnx.operators.rules import each, integers, is_float, lowest, operator, wide

@@ -8,12 +8,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from graphc import functions as f
-from graphc.base.records import dataclass
 from graphc.ir import Array
 from graphc.onnx.operators.rules import (
     UnsupportedError,

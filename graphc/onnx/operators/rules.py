@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,7 +17,6 @@ import numpy as np
 from graphc import functions as f
 from graphc.base.dtypes import shown
 from graphc.base.errors import GraphError
-from graphc.base.records import dataclass
 from graphc.ir import Array
 from graphc.trace import Tensor
 

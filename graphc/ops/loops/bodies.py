@@ -8,8 +8,8 @@ it places in memory) becomes state of the program, and a constant of the scan.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
-from graphc.base.records import replace
 from graphc.base.target import Target
 from graphc.ir import Graph, Names, Node, Value
 from graphc.ops.fused import KernelNode, kernels_in

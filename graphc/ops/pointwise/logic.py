@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from graphc.base.dtypes import convert
 from graphc.base.errors import GraphError
-from graphc.base.records import dataclass
 from graphc.ir import DTYPES, FLOATS, Type
 from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary
 from graphc.ops.base import ANY, Array, Pointwise, broadcast_shapes, same_dtype

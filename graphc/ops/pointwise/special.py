@@ -7,11 +7,11 @@ the errors in float64.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from graphc.base.records import dataclass
 from graphc.ir import FLOATS, INTEGERS
 from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary
 from graphc.ops.base import Array, Pointwise

@@ -10,8 +10,8 @@ data gradient.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
-from graphc.base.records import replace
 from graphc.base.target import Target
 from graphc.ir import Graph, Node, Value
 from graphc.ir.rewrite import topological

@@ -11,10 +11,10 @@ last member has read them, which bounds a group.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
-from graphc.base.records import replace
 from graphc.base.target import Target
 from graphc.ir import Graph, Node, Value, Where
 from graphc.ir.rewrite import topological

@@ -8,9 +8,9 @@ originals die with their last reader.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 
-from graphc.base.records import replace
 from graphc.ir import Graph, Node, Value, Where
 from graphc.ir.op import Op
 from graphc.ir.rewrite import drop_dead, reading, substitute, topological

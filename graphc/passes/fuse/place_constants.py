@@ -7,8 +7,8 @@ the operands of these are memory. An iota that they read is written out by a ker
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from graphc.base.records import replace
 from graphc.base.target import Target
 from graphc.ir import Graph, Node, Value
 from graphc.ir.rewrite import names_of, substitute

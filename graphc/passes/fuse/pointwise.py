@@ -19,8 +19,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from graphc.base.records import dataclass, replace
 from graphc.base.target import Target
 from graphc.ir import Graph, Node, Value
 from graphc.ir.sections import sections_joined

@@ -15,8 +15,8 @@ then says, and the reference decides.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from graphc.base.records import replace
 from graphc.base.target import Target
 from graphc.ir import NARROW, Graph, Node, Value
 from graphc.ir.rewrite import drop_dead, names_of, resolve, substitute

@@ -8,8 +8,8 @@ runs as soon as its gradient is there. What is small stays together.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from graphc.base.records import replace
 from graphc.ir import Graph, Node, Value
 from graphc.ir.rewrite import drop_dead, topological
 from graphc.ops.fused import KernelNode

@@ -7,7 +7,8 @@ step counts, of every group of parameters.
 
 from __future__ import annotations
 
-from graphc.base.records import replace
+from dataclasses import replace
+
 from graphc.base.target import Target
 from graphc.ir import Graph, Node, Where
 from graphc.ir.rewrite import topological

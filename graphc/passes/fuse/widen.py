@@ -16,8 +16,8 @@ pairs.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from graphc.base.records import replace
 from graphc.base.target import Target
 from graphc.ir import NARROW, Graph, Node, Value
 from graphc.ir.rewrite import drop_dead, names_of

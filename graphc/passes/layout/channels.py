@@ -14,8 +14,8 @@ conversions cost.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-from graphc.base.records import dataclass, replace
 from graphc.base.target import Target
 from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Type, Value, Where
 from graphc.ir.rewrite import drop_dead, names_of

@@ -16,9 +16,8 @@ where that is estimated to cost less than the convolution.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field, replace
 
-from graphc.base.records import dataclass, replace
 from graphc.base.target import Target
 from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Type, Value
 from graphc.ir.rewrite import drop_dead, names_of

@@ -18,8 +18,8 @@ row-major, 227 so, 60 vectors 142 and 195.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
+from dataclasses import replace
 
-from graphc.base.records import replace
 from graphc.base.target import Target
 from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Value
 from graphc.ir.rewrite import names_of

@@ -7,7 +7,8 @@ groups: one up to 512 values, two up to 8,192.
 
 from __future__ import annotations
 
-from graphc.base.records import replace
+from dataclasses import replace
+
 from graphc.base.target import Target
 from graphc.ir import Graph, Names, Node, Value
 from graphc.ir.rewrite import names_of, substitute

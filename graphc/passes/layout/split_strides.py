@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-from graphc.base.records import dataclass
 from graphc.base.target import Target
 from graphc.ir import Graph, Names, Node, Value
 from graphc.ir.rewrite import names_of, substitute

@@ -11,9 +11,9 @@ bytes, which each product would round.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
-from graphc.base.records import dataclass
 from graphc.ir import Node, Value
 from graphc.ops.base import Op
 from graphc.ops.join import Concat

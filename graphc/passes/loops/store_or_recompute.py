@@ -13,11 +13,10 @@ stack in the form of the value that was sliced.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from graphc.base.messages import decide
-from graphc.base.records import replace
 from graphc.base.target import Target
 from graphc.ir import Graph, Names, Node, Value
 from graphc.ir.rewrite import drop_dead, substitute, topological
@@ -25,7 +24,6 @@ from graphc.ops.join import Concat
 from graphc.ops.loops.bodies import unique_names, values_of
 from graphc.ops.loops.scan import Scan, bodies, stacked
 from graphc.ops.view import Slice
-from graphc.passes.loops.minimum_cut import Edge, minimum_cut
 from graphc.passes.simplify.prune_scans import prune_scans
 
 
@@ -58,9 +56,19 @@ def _pairs(graph: Graph) -> list[tuple[Value, Value]]:
             source = producers.get(value)
             if source is not None and isinstance(source.op, Scan):
                 same = source.op.length == node.op.length
+                same = same and _guarded_alike(source, node)
                 if same and source.op.reverse != node.op.reverse:
                     found[source.outputs[0], node.outputs[0]] = None
     return list(found)
+
+
+def _guarded_alike(forward: Node, backward: Node) -> bool:
+    """Whether two scans skip the same iterations, in which nothing is stored."""
+    ahead, behind = Scan.bind(forward), Scan.bind(backward)
+    if not ahead.guards or not behind.guards:
+        return not ahead.guards and not behind.guards
+    own = {outer for inner, outer in ahead.stacks if inner == ahead.guards[0]}
+    return any(inner == behind.guards[0] and outer in own for inner, outer in behind.scanned)
 
 
 class _Pair:
@@ -127,24 +135,26 @@ class _Pair:
         A value is stored if its entry is on the side of the source and its exit on that of the
         sink, and recomputed if both are on the side of the sink.
         """
-        edges: list[Edge] = []
+        import networkx as nx
+
+        cut = nx.DiGraph()
         made = {v for n in self.repeated for v in n.outputs}
         for node in self.repeated:
             for value in node.outputs:
-                edges.append(("source", (value, "in"), self._repeating(node)))
-                edges.append(((value, "in"), (value, "out"), self._storing(value)))
-                read = (v for v in dict.fromkeys(node.inputs) if v in made)
-                edges += [((v, "out"), (value, "in"), math.inf) for v in read]
-        edges += [((value, "out"), "sink", math.inf) for value in needed]
-        ahead = minimum_cut(edges, "source", "sink")
+                cut.add_edge("source", (value, "in"), **self._repeating(node))
+                cut.add_edge((value, "in"), (value, "out"), capacity=self._storing(value))
+                cut.add_edges_from(((v, "out"), (value, "in")) for v in node.inputs if v in made)
+        for value in needed:
+            cut.add_edge((value, "out"), "sink")
+        _, (ahead, _) = nx.minimum_cut(cut, "source", "sink")
         values = [v for n in self.repeated for v in n.outputs]
         return [v for v in values if (v, "in") in ahead and (v, "out") not in ahead]
 
-    def _repeating(self, node: Node) -> float:
-        """Return the microseconds to recompute a node; no end of them if it is not allowed."""
+    def _repeating(self, node: Node) -> dict[str, float]:
+        """Return the microseconds to recompute a node; no capacity if it is not allowed."""
         if node.op.operations is None:
-            return math.inf
-        return node.op.operations * node.output.type.size / self.rates.flops
+            return {}
+        return {"capacity": node.op.operations * node.output.type.size / self.rates.flops}
 
     def _storing(self, value: Value) -> float:
         """The microseconds of writing and reading a value; none if it is stacked already."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from graphc.base.records import dataclass
 from graphc.ir import Node, Value
 
 

@@ -10,8 +10,8 @@ leaves one relu less before a max pooling.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from graphc.base.records import replace
 from graphc.base.target import Target
 from graphc.ir import Graph, Node, Value
 from graphc.ir.rewrite import drop_dead, names_of, substitute

@@ -6,7 +6,8 @@ whose pieces a kernel writes in place: then no array of the full size holds zero
 
 from __future__ import annotations
 
-from graphc.base.records import dataclass
+from dataclasses import dataclass
+
 from graphc.ir import Node, Value
 from graphc.ops.join import Concat, Pad
 from graphc.ops.pointwise.arithmetic import Add

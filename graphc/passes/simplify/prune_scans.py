@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from graphc.base.records import replace
+from dataclasses import replace
+
 from graphc.ir import Graph, Node, Value
 from graphc.ir.rewrite import drop_dead, substitute
 from graphc.ops.loops.scan import Scan, bodies
@@ -36,10 +37,10 @@ def _pruned(node: Node, used: set[Value], substitution: dict[Value, Value]) -> N
             stacks.setdefault(inner, output)
     body = loop.op.body
     live = {c.new for c in carries if c.last in used} | set(stacks)
-    needed = _needed(body, live)
+    needed = _needed(body, live.union(loop.guards))
     while more := {c.new for c in carries if c.old in needed and c.new not in live}:
         live |= more
-        needed = _needed(body, live)
+        needed = _needed(body, live.union(loop.guards))
     return replace(
         loop,
         constants=tuple(p for p in constants if p[0] in needed),

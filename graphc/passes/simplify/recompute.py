@@ -13,8 +13,8 @@ vocabulary in place of their exponentials.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from graphc.base.records import replace
 from graphc.base.target import Rates, Target
 from graphc.ir import Graph, Node, Value
 from graphc.ir.rewrite import names_of, topological

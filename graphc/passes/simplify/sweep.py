@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from graphc.base.records import dataclass
 from graphc.ir import Names, Node, Value
 from graphc.ops.base import Array, Op
 from graphc.passes.rewriting.measure import Weights

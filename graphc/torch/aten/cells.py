@@ -9,9 +9,8 @@ product: the products with the inputs come before the loop, and the gradients of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
-
-from graphc.base.records import dataclass
 
 Scan = Callable[..., tuple[Any, Any]]
 """As `functions.scan`: a function of carry and element, the first carry, elements, reverse."""

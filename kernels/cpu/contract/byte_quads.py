@@ -7,7 +7,8 @@ differs.
 
 from __future__ import annotations
 
-from graphc.base.records import replace
+from dataclasses import replace
+
 from graphc.ir import Type
 from graphc.kernels.program.nest import Nest, Read
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
-from graphc.base.records import replace
 from graphc.base.target import Target
 from graphc.ir.sections import sections_of_sums
 from graphc.kernels.cpu.contract.byte_quads import in_quads

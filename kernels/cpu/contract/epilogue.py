@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from graphc.base.records import dataclass
 from graphc.ir import Graph
 from graphc.ir.sections import sections_of_sums
 from graphc.kernels.program.access import Domain
@@ -48,7 +48,7 @@ def finish_of(body: Graph, nest: Nest, parts: int, width: int) -> Finish:
     """The epilogue on `parts` partial sums, which lie in the workspace in the output's order."""
     shape = _shape(body, nest)
     domain = Domain(shape, len(shape) - 1, width)
-    epilogue, _ = epilogue_of(body, nest, domain, domain.identity(), parts).merged()
+    epilogue, _ = epilogue_of(body, nest, domain, domain.identity(), parts).over()
     registers = math.prod(map(epilogue.domain.steps, range(epilogue.domain.rank)))
     size = nest.node.output.type.size
     return Finish(epilogue, max(1, min(size * parts // FINISH_CHUNK, registers)))

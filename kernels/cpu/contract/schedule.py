@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
-from graphc.base.records import replace
 from graphc.base.target import Target
 from graphc.kernels.cpu.contract.sum_loops import SumLoops
 from graphc.kernels.cpu.contract.tile import (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from graphc.base.records import dataclass
+from dataclasses import dataclass
+
 from graphc.ir.sum_order import SumOrder
 from graphc.kernels.cpu.contract.tile import Roles
 from graphc.kernels.program.nest import Nest

@@ -8,7 +8,9 @@ registers).
 
 from __future__ import annotations
 
-from graphc.base.records import cached_property, dataclass
+from dataclasses import dataclass
+from functools import cached_property
+
 from graphc.base.target import Target
 from graphc.kernels.program.nest import Border, Nest, Read, Window
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from graphc.base.records import dataclass
 from graphc.kernels.cpu.contract.tile import FEWEST_CHUNKS, TEXT, Roles, TileAxis
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-from graphc.base.records import dataclass, replace
 from graphc.base.target import Target
 from graphc.kernels.cpu.contract.index_text import integers
 from graphc.kernels.cpu.contract.tile import FEWEST_CHUNKS, STACK_BYTES, TILE

@@ -11,8 +11,8 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-from graphc.base.records import dataclass, replace
 from graphc.base.target import Target
 from graphc.ir import FLOATS
 from graphc.kernels.cpu.contract.epilogue import tile_epilogue

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from graphc.base.records import dataclass
 from graphc.base.target import Target
 from graphc.kernels.cpu.contract.index_text import integers
 from graphc.kernels.cpu.contract.tile import FEWEST_CHUNKS, STACK_BYTES

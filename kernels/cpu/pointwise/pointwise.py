@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from graphc.base.records import dataclass
 from graphc.base.target import Target
 from graphc.ir import Graph, Value
 from graphc.ir.graph import remembered
@@ -21,9 +21,9 @@ from graphc.kernels.cpu.shared.kernel_source import (
     wrapped,
 )
 from graphc.kernels.cpu.shared.loop_printer import chunk_lines
-from graphc.kernels.loops.alike import canonical
 from graphc.kernels.loops.plain import plain_nest
 from graphc.kernels.loops.rewrites import bind, hoist, split_last
+from graphc.kernels.loops.text import form_of
 from graphc.kernels.loops.verify import verify_nest
 from graphc.kernels.program.access import AffineAccess, Domain, access_cost
 from graphc.kernels.program.body.names import Identifiers, Pointers
@@ -39,9 +39,9 @@ def lower_pointwise(node: KernelNode, target: Target) -> Kernel:
     """The kernel of a body without reductions and contractions."""
     body = node.body
     parts = [p for p in find_nests(body, target.lanes) if _units(p)]
-    groups: dict[object, list[PointwiseNest]] = {}
+    groups: dict[str, list[PointwiseNest]] = {}
     for part in parts:
-        groups.setdefault(canonical(plain_nest(part)), []).append(part)
+        groups.setdefault(form_of(plain_nest(part)), []).append(part)
     costs = [program_cost(p.program, target.lanes) for p in parts]
     total = sum(c * _units(p) for c, p in zip(costs, parts, strict=True))
     chunks = chunk_count(total, sum(_units(p) for p in parts))

@@ -7,8 +7,8 @@ one conversion.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from graphc.base.records import dataclass
 from graphc.base.target import Target
 from graphc.ir import Node, Type
 from graphc.kernels.cpu.shared.kernel_source import chunk_count

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from graphc.base.records import dataclass
+from dataclasses import dataclass
+
 from graphc.base.target import Target
 from graphc.ir import DTYPES
 from graphc.kernels.cpu.shared.kernel_source import (

@@ -22,6 +22,19 @@ GRAPHC_VECTOR(uint16_t)
 GRAPHC_VECTOR(int32_t)
 GRAPHC_VECTOR(uint32_t)
 #undef GRAPHC_VECTOR
+#if __SIZEOF_LONG__ == 4
+// Where int and long are as wide, a comparison gives elements of the one that int32_t is not.
+template <class T> struct other_word {
+  using type = int;
+};
+template <> struct other_word<int> {
+  using type = long;
+};
+typedef other_word<int32_t>::type compared __attribute__((vector_size(W * sizeof(int32_t))));
+template <> struct element_of<compared> {
+  using type = int32_t;
+};
+#endif
 template <class T>
   requires is_wide<T>
 struct vector_of<T> {

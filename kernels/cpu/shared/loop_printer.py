@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from graphc.base.records import dataclass, replace
 from graphc.kernels.cpu.shared.kernel_source import domain_text
 from graphc.kernels.loops.along import along_loops
 from graphc.kernels.loops.language import At, Loop, Nest, Step, Unless, walk

@@ -7,9 +7,9 @@ Each block owns queries or keys; where blocks may add in turns, all own keys (at
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
-from graphc.base.records import dataclass
 from graphc.ir import Value
 from graphc.kernels.cuda.attention.attend_serialized import (
     SerializedSums,

@@ -3,9 +3,9 @@ gradients of queries in turns. This module decides where that pays and how large
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from graphc.base.records import dataclass
 from graphc.kernels.cuda.shared.gpu_model import GPU
 from graphc.kernels.cuda.shared.kernel_source import BLOCKS, Launches
 from graphc.kernels.program.attend_shape import AttentionProblem

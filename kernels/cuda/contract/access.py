@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from graphc.base.records import dataclass, replace
 from graphc.kernels.program.kernel import TensorMap
 from graphc.kernels.program.nest import Border, Nest, Read
 from graphc.ops.pointwise.logic import C_TYPES

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
-from graphc.base.records import cached_property, dataclass, replace
 from graphc.ir import Graph, Value
 from graphc.kernels.cuda.contract.contract import Problem
 from graphc.kernels.cuda.contract.schedules import ContractTile

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from graphc.base.records import dataclass, replace
 from graphc.ir import ROW_MAJOR, Graph
 from graphc.kernels.cuda.contract.access import AGAIN, OperandAccess, operand_access
 from graphc.kernels.program.nest import Axis, Border, Nest, Read, cut_axis

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from graphc.base.records import replace
 from graphc.ir.sections import sections_of_sums
 from graphc.kernels.cuda.contract.access import OperandAccess
 from graphc.kernels.cuda.contract.column_sums import (

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from graphc.base.records import dataclass
 from graphc.kernels.cuda.contract.access import UNTESTED, Factor, OperandAccess, position
 from graphc.kernels.cuda.contract.contract import Problem
 from graphc.kernels.cuda.contract.tiles.tensor_tiles import GeneralTile, room_in_l1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from graphc.base.records import dataclass
+from dataclasses import dataclass
+
 from graphc.base.target import Target
 from graphc.kernels.cuda.contract.split_k import BY_LAUNCH, SplitKOptions
 

@@ -4,9 +4,9 @@ without taps, and what they are estimated to take."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
-from graphc.base.records import dataclass, replace
 from graphc.kernels.cuda.contract.contract import Problem
 from graphc.kernels.cuda.contract.copies import Copies
 from graphc.kernels.cuda.contract.options import ContractOptions

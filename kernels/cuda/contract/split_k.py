@@ -6,9 +6,9 @@ blocks of a cluster (cluster_sums.cuh).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 
-from graphc.base.records import dataclass
 from graphc.kernels.cuda.shared.gpu_model import GPU
 
 MOST_CLUSTERED = 8

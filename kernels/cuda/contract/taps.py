@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from graphc.base.records import dataclass
 from graphc.ir import ROW_MAJOR, Graph
 from graphc.kernels.cuda.contract.contract import Problem, make_problem
 from graphc.kernels.program.nest import Axis, Border, Nest, cut_axis

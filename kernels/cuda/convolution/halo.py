@@ -6,9 +6,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from graphc.base.records import dataclass, replace
 from graphc.ir import Graph
 from graphc.kernels.cuda.contract.access import OperandAccess
 from graphc.kernels.cuda.contract.contract import Problem, make_problem

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar, Self
 
 import numpy as np
 
-from graphc.base.records import dataclass, replace
 from graphc.ir import ROW_MAJOR
 from graphc.kernels.cuda.contract.contract import Problem
 from graphc.kernels.cuda.contract.tiles.tile import TileAnswers

@@ -6,7 +6,8 @@ elements' positions.
 
 from __future__ import annotations
 
-from graphc.base.records import replace
+from dataclasses import replace
+
 from graphc.kernels.cuda.prefix.sort import PER_THREAD, merges
 from graphc.kernels.cuda.reduce.reduce import plain_address
 from graphc.kernels.cuda.shared.kernel_source import (

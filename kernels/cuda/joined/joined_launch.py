@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from graphc.base.records import replace
 from graphc.kernels.cuda.joined.shared_staging import loop_text, staged_text
 from graphc.kernels.cuda.shared.kernel_source import (
     DYNAMIC,

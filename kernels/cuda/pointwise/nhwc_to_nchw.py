@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from graphc.base.records import dataclass
 from graphc.ir import ROW_MAJOR, Graph, Value
 from graphc.kernels.cuda.shared.kernel_source import (
     BLOCKS,

@@ -21,9 +21,9 @@ from graphc.kernels.cuda.shared.loop_printer import ThreadLoops
 from graphc.kernels.cuda.shared.patch_partition import count
 from graphc.kernels.cuda.shared.patch_partition import owned as owned_patches
 from graphc.kernels.cuda.shared.runs import runs_of
-from graphc.kernels.loops.alike import canonical
 from graphc.kernels.loops.plain import plain_nest
 from graphc.kernels.loops.rewrites import bind, hoist, in_runs, loads_ahead
+from graphc.kernels.loops.text import form_of
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.body.names import Identifiers, Pointers
 from graphc.kernels.program.body.statement import RegisterProgram, joined
@@ -149,9 +149,9 @@ def _equal_share(size: int, blocks: int) -> int:
 
 def _together(texts: Sequence[ThreadLoops]) -> tuple[list[list[str]], list[str]]:
     """The functors of the nests, shared by similar ones, and the kernel's statements."""
-    alike: dict[object, list[ThreadLoops]] = {}
+    alike: dict[str, list[ThreadLoops]] = {}
     for text in texts:
-        alike.setdefault(canonical(text.nest), []).append(text)
+        alike.setdefault(form_of(text.nest), []).append(text)
     functors, lines, first = [], [], 0
     for number, group in enumerate(alike.values()):
         name, example = f"Part{number}", group[0]

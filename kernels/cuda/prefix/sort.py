@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from graphc.base.records import dataclass
 from graphc.ir import DTYPES
 from graphc.kernels.cuda.shared.kernel_source import (
     THREADS,

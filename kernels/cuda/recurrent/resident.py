@@ -10,9 +10,9 @@ second-level cache.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
-from graphc.base.records import dataclass
 from graphc.ir import ROW_MAJOR, Graph, Value
 from graphc.kernels.cuda.contract.contract import Problem
 from graphc.kernels.cuda.contract.tiles.tile import PRODUCTS, TileAnswers

@@ -8,8 +8,8 @@ reads x again; the sum of x is not.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from graphc.base.records import dataclass, replace
 from graphc.ir import Graph, Names, Node, Value, infer_types
 from graphc.ir.op import Op
 from graphc.ops.base import Reduction

@@ -19,11 +19,11 @@ the second becomes one about s (`Deviations` in one_pass_variance.cuh):
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from graphc.base.records import dataclass, replace
 from graphc.ir import DTYPES, Graph, Node, Value
 from graphc.kernels.cuda.reduce.hoist_factors import needed
 from graphc.ops.base import Array

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from graphc.base.records import dataclass, replace
 from graphc.ir import DTYPES, Value
 from graphc.kernels.cuda.shared.kernel_source import BLOCKS, SHARED_BYTES, THREADS, WARP
 from graphc.kernels.cuda.shared.runs import NARROW_RUN, RUN, aligned

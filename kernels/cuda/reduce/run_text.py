@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
-from graphc.base.records import cached_property, dataclass
 from graphc.ir import Value
 from graphc.kernels.cuda.reduce.reduce import Shape, plain_address, scheduled, values_of
 from graphc.kernels.cuda.shared.kernel_source import delinearize, wrapped

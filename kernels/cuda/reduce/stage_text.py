@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from graphc.base.records import cached_property, dataclass, replace
 from graphc.ir import DTYPES
 from graphc.kernels.cuda.reduce.reduce import Shape
 from graphc.kernels.cuda.reduce.run_text import RunText

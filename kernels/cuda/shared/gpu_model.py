@@ -7,7 +7,7 @@ assumptions are marked as such.
 
 from __future__ import annotations
 
-from graphc.base.records import dataclass
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from graphc.base.records import dataclass, replace
 from graphc.ir import Graph, Value, dtype_name
 from graphc.kernels.program.body.literals import memory_literal
 from graphc.kernels.program.body.names import identifier

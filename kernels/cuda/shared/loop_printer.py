@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
-from graphc.base.records import dataclass
 from graphc.ir import Value
 from graphc.kernels.cuda.shared.kernel_source import THREADS, delinearize
 from graphc.kernels.cuda.shared.runs import Runs

@@ -4,8 +4,8 @@ registers in accesses of 16 bytes. What does not vary along a run is computed on
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from graphc.base.records import dataclass, replace
 from graphc.ir import Value
 from graphc.kernels.program.access import AffineAccess
 from graphc.kernels.program.body.statement import (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from graphc.base.records import dataclass, replace
 from graphc.kernels.program.body.statement import Statement
 from graphc.ops.prefix import Prefix
 from graphc.ops.sort import Sort

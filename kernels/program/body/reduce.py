@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from graphc.base.records import dataclass, replace
 from graphc.ir.sum_order import SumOrder
 from graphc.kernels.program.body.statement import Address, Statement
 from graphc.ops.combine import end_of
@@ -16,8 +16,11 @@ JOINS = {
     "max": "{0} = maximum({0}, {1});",
     "min": "{0} = minimum({0}, {1});",
     "deviations": "{0}.add({1});",
+    "products": "{0} = {0} + {1};",
 }
-"""How two results combine, as statements of C++ that change the first."""
+"""How two results combine, as statements of C++ that change the first. Terms of "products" are
+products of two registers, which are added by a fused multiply-add, and only where a third register
+holds, if there is one."""
 _THREADS = re.compile(r"threads (\d+) runs (\d+) trees (\d+(?:,\d+)*) parts (\d+)")
 
 

@@ -9,9 +9,10 @@ text is printed last. Functions have the same names in the headers of all device
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
-from graphc.base.records import cached_property, dataclass, replace
 from graphc.kernels.program.access import AffineAccess, merged
 from graphc.ops.base import Array
 from graphc.ops.pointwise.logic import C_TYPES
@@ -124,17 +125,6 @@ class Statement:
             return argument
 
         return replace(self, arguments=tuple(map(moved, self.arguments)))
-
-    def renamed(self, names: Mapping[str, str]) -> Statement:
-        """The statement with registers and pointers renamed by `names`."""
-
-        def named(argument: Argument) -> Argument:
-            if isinstance(argument, Address):
-                return replace(argument, pointer=names.get(argument.pointer, argument.pointer))
-            return names.get(argument, argument) if isinstance(argument, str) else argument
-
-        results = tuple(Register(names.get(r.name, r.name), r.dtype) for r in self.results)
-        return replace(self, results=results, arguments=tuple(map(named, self.arguments)))
 
     def text(self, indices: Sequence[str], live: str) -> str:
         """The C++ statement; `indices` names the domain's indices and `live` the live lanes."""
@@ -265,13 +255,6 @@ class RegisterProgram:
             return bool(s.results) and all(self.axes[r.name] <= invariant for r in s.results)
 
         return self.filter(early), self.filter(lambda s: not early(s))
-
-    def renamed(self, names: Mapping[str, str]) -> RegisterProgram:
-        """The program with registers and pointers renamed by `names`."""
-        statements = tuple(s.renamed(names) for s in self.statements)
-        axes = {names.get(r, r): axes for r, axes in self.axes.items()}
-        arrays = {names.get(p, p): array for p, array in self.arrays.items()}
-        return RegisterProgram(statements, arrays, axes)
 
     def filter(self, predicate: Callable[[Statement], bool]) -> RegisterProgram:
         """The program of the statements for which `predicate` holds."""

@@ -23,9 +23,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field, replace
 
-from graphc.base.records import dataclass, replace
 from graphc.base.target import Kind, kind_of
 from graphc.kernels.lower import joined_kernel
 from graphc.kernels.program.body.names import identifier

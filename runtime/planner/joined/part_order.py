@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from graphc.base.records import dataclass
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Range, Step, all_steps
 
 

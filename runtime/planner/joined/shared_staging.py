@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from graphc.base.records import dataclass, replace
 from graphc.kernels.program.joined import (
     MOST_WHOLE,
     VECTOR_BYTES,

@@ -12,12 +12,12 @@ overwrite a dying input of its task shares one buffer with it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from graphc.base.bits import bits
-from graphc.base.records import dataclass
 from graphc.runtime.planner.memory.packing import BRIEF, Flags, pack
 from graphc.runtime.planner.serial_order import overwrites
 from graphc.runtime.planner.tasks import Tasks

@@ -8,8 +8,8 @@ unread, and state is updated once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
-from graphc.base.records import dataclass, replace
 from graphc.ir import Graph, Node, Value
 from graphc.ir.rewrite import drop_dead, names_of, topological
 from graphc.kernels.program.kernel import Kernel

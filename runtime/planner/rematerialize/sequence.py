@@ -8,10 +8,11 @@ counted as it is allocated: aligned, and with one buffer for an output that may 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 from graphc.base.bits import bits
-from graphc.base.records import cached_property, dataclass, replace
 from graphc.runtime.planner.serial_order import overwritable
 from graphc.runtime.planner.tasks import Tasks
 

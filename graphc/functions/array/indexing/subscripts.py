@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import EllipsisType
 
 import numpy as np
 
 from graphc import ops
-from graphc.base.records import dataclass
 from graphc.functions.array.elementwise.elementwise import (
     add,
     greater_equal,

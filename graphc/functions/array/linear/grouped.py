@@ -6,8 +6,9 @@ rows, each of which belongs to one group. Unused rows are zero.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from graphc import ops
-from graphc.base.records import dataclass
 from graphc.functions.array.creation import arange
 from graphc.functions.array.cumulative import cumsum
 from graphc.functions.array.elementwise.elementwise import where

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
-from graphc.base.records import dataclass
 from graphc.kernels.cuda.contract.contract import Problem
 from graphc.kernels.cuda.contract.tiles.tensor_tiles import GroupTile, Operand
 from graphc.kernels.program.kernel import TensorMap

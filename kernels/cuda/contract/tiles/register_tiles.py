@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from graphc.base.records import dataclass
 from graphc.kernels.cuda.contract.tiles.tile import RingTile
 from graphc.kernels.cuda.shared.kernel_source import SHARED_BYTES
 

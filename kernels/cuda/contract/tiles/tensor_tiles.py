@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from graphc.base.records import dataclass, replace
 from graphc.kernels.cuda.contract.access import OperandAccess
 from graphc.kernels.cuda.contract.contract import Problem
 from graphc.kernels.cuda.contract.split_k import BY_LAUNCH, SplitKOptions

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from graphc.base.records import dataclass
 from graphc.ir import Graph, Value
 from graphc.kernels.cuda.contract.contract import Problem
 from graphc.kernels.cuda.contract.split_k import Partial
