@@ -1,11 +1,12 @@
-"""How fast prebuilt kernels are beside compiled ones: `python -m benchmarks.tiers lstm-h256-b32 --worst 10`.
+"""How fast prebuilt kernels are beside compiled ones: `python -m benchmarks.tiers --worst 10`.
 
-Each kernel of a workload's training step (or forward pass, where it has no other) plays alone on one
-thread, compiled and prebuilt in turn, on the same random arrays; the least processor time of several
-rounds counts. For each workload a row: its kernels, how many of them no prebuilt function computes,
-the geometric mean and the least of the compiled kernel's time as a share of the prebuilt one's, and
-the same share for all of the workload's kernels together, as often as a step launches each. Then
-the same by template. Without names, all workloads that a CPU computes within seconds.
+Each kernel of a workload's training step (or forward pass, where it has no other) plays alone on
+one thread, compiled and prebuilt in turn, on the same random arrays; the least processor time of
+several rounds counts. For each workload a row: its kernels, how many of them no prebuilt function
+computes, the geometric mean and the least of the compiled kernel's time as a share of the prebuilt
+one's, over kernels that take a microsecond or more, and the same share for all of the workload's
+kernels together, as often as a step launches each. Then the same by template. Without names of
+workloads, all that a CPU computes within seconds.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ DEFAULT = (
     "pw-gelu",
 )
 ROUNDS, MICROSECONDS = 5, 2000.0
+SHORTEST = 1.0
+"""The least microseconds of a compiled kernel that counts by itself: shorter ones only begin."""
 
 
 @dataclass(frozen=True)
@@ -175,8 +178,9 @@ def row(name: str, kernels: Sequence[Measured]) -> str:
     known = [k for k in kernels if not math.isnan(k.prebuilt)]
     if not known:
         return f"| {name} | {len(kernels)} | {len(kernels)} | | | |"
-    mean = math.exp(sum(math.log(k.share) for k in known) / len(known))
-    least = min(k.share for k in known)
+    shares = [k.share for k in known if k.compiled >= SHORTEST] or [k.share for k in known]
+    mean = math.exp(sum(map(math.log, shares)) / len(shares))
+    least = min(shares)
     whole = sum(k.launches * k.compiled for k in known) / sum(
         k.launches * k.prebuilt for k in known
     )
@@ -209,8 +213,8 @@ def print_tables(found: Mapping[str, Sequence[Measured]], worst: int) -> None:
         print("\n| slowest | workload | compiled, us | prebuilt, us | share |")
         print("| --- | --- | --- | --- | --- |")
     named = [(k, name) for name, kernels in found.items() for k in kernels]
-    slow = sorted((x for x in named if not math.isnan(x[0].prebuilt)), key=lambda x: x[0].share)
-    for k, name in slow[:worst]:
+    slow = sorted((x for x in named if x[0].compiled >= SHORTEST), key=lambda x: x[0].share)
+    for k, name in [x for x in slow if not math.isnan(x[0].prebuilt)][:worst]:
         print(f"| {k.name} | {name} | {k.compiled:.1f} | {k.prebuilt:.1f} | {k.share:.2f} |")
 
 

@@ -83,8 +83,26 @@ def plan_key(
         return None
     chosen = settings.streams, settings.threads, sorted(settings.disable), precision
     machine = target, cpu_name(settings.threads), toolchain()
-    versions = FORMAT, sys.version, np.__version__, _networkx(), sources_digest()
+    versions = FORMAT, sys.version, np.__version__, _networkx(), sources_stamp()
     return cache.choice_key(str(graph), trainable, chosen, machine, versions)
+
+
+@functools.cache
+def sources_stamp() -> str:
+    """The digest of the names, sizes and times of change of this package's Python files, as of the
+    first call: what Python goes by too when it runs byte code in place of a file."""
+    digest = hashlib.sha256()
+    folders = [str(_PACKAGE)]
+    while folders:
+        with os.scandir(folders.pop()) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                status = entry.stat()
+                digest.update(f"{entry.path} {status.st_size} {status.st_mtime_ns}\0".encode())
+            elif entry.is_dir() and entry.name != "__pycache__":
+                folders.append(entry.path)
+    return digest.hexdigest()
 
 
 @functools.cache

@@ -17,7 +17,15 @@ import graphc
 from graphc import nn, optim
 from tests.tools import need_module
 
-PACKAGES = ("graphc", "graphc.data", "graphc.nn", "graphc.optim", "graphc.text")
+PACKAGES = (
+    "graphc",
+    "graphc.data",
+    "graphc.nn",
+    "graphc.optim",
+    "graphc.optim.schedules",
+    "graphc.text",
+    "graphc.training",
+)
 NAMES = {"graphc": graphc, "nn": nn, "np": np, "optim": optim}
 """What the examples take as imported."""
 METHODS = (FunctionType, property, classmethod, staticmethod)
@@ -70,9 +78,10 @@ def test_the_example_prints_what_it_says(name: str) -> None:
 
 
 @pytest.mark.usefixtures("reference")
-def test_the_examples_of_onnx_print_what_they_say() -> None:
-    need_module("onnx")
-    found = examples("graphc.onnx")
+@pytest.mark.parametrize("package", ["onnx", "sklearn"])
+def test_the_examples_of_a_front_end_print_what_they_say(package: str) -> None:
+    need_module(package)
+    found = examples(f"graphc.{package}")
     assert found
     for name, text in found.items():
         run(name, text)
@@ -90,5 +99,5 @@ def test_an_example_with_another_result_fails() -> None:
 
 @pytest.mark.parametrize("package", ["graphc.nn", "graphc.optim"])
 def test_every_module_and_optimizer_has_an_example(package: str) -> None:
-    names = importlib.import_module(package).__all__
+    names = set(importlib.import_module(package).__all__) - {"schedules"}
     assert [name for name in names if f"{package}.{name}" not in EXAMPLES] == []

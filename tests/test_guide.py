@@ -19,6 +19,7 @@ SECTIONS = [
     "A training loop",
     "Batches of data",
     "Training and evaluation",
+    "Fit",
     "Freezing",
     "Learning rates, groups and averages",
     "Custom update rules",
@@ -27,8 +28,10 @@ SECTIONS = [
     "Several programs on one model",
     "Batches and sequences of any size",
     "Loops over time",
+    "Loops that end by data, and branches",
     "Vectorizing with vmap",
     "Gradients of your own",
+    "Jacobians and second derivatives",
     "Generation with a cache",
     "The first call",
     "Saving",
@@ -73,6 +76,20 @@ def test_the_recipe_of_l_bfgs_finds_a_lower_loss(page: ModuleType) -> None:
     assert recipe is not None
     exec(compile(recipe[1], "recipe", "exec", dont_inherit=True), vars(page))
     assert page.found.fun < 0.5 * page.objective(page.first)[0]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_estimators_of_the_guide_learn(
+    page: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    need_module("sklearn")
+    run(page, [code for code in blocks("docs/guide.md") if code[0] == ""])
+    text = (ROOT / "docs/guide.md").read_text().partition("## scikit-learn\n")[2]
+    found = re.findall(r"^```py\n(.*?)^```$", text.partition("\n## ")[0], re.M | re.S)
+    run(page, [("scikit-learn", code) for code in found])
+    assert len(found) == 2 and page.search.score(page.data, page.labels) > 0.9
+    assert "mlpclassifier__alpha" in capsys.readouterr().out
+    assert page.model.score(page.data, page.labels) > 0.8
 
 
 def test_sums_of_gradients_update_as_one_large_batch(page: ModuleType) -> None:

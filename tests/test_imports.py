@@ -42,10 +42,11 @@ ROOMS = (
     ("inspect",),
     ("report",),
     ("program",),
+    ("training",),
     ("export",),
     ("torch.aten", "onnx.dtypes"),
     ("onnx.operators", "onnx.writers"),
-    ("torch", "onnx"),
+    ("torch", "onnx", "sklearn"),
     ("pytorch",),
     ("cli",),
 )

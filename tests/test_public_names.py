@@ -11,8 +11,16 @@ import graphc
 from tests.tools import need_module, run_python
 from tools.write_ops_page import ABSENT
 
-PACKAGES = ("graphc", "graphc.data", "graphc.nn", "graphc.optim", "graphc.functions")
-SUBMODULES = {"graphc": {"data", "nn", "optim", "text"}}
+PACKAGES = (
+    "graphc",
+    "graphc.data",
+    "graphc.nn",
+    "graphc.optim",
+    "graphc.optim.schedules",
+    "graphc.training",
+    "graphc.functions",
+)
+SUBMODULES = {"graphc": {"data", "nn", "optim", "text", "training"}, "graphc.optim": {"schedules"}}
 """Modules that are public themselves."""
 # fmt: off
 ARRAY_API = (
@@ -33,7 +41,7 @@ ARRAY_API = (
 """The functions of the Python Array API standard, version 2023.12."""
 
 
-@pytest.mark.parametrize("package", [*PACKAGES, "graphc.onnx", "graphc.torch"])
+@pytest.mark.parametrize("package", [*PACKAGES, "graphc.onnx", "graphc.sklearn", "graphc.torch"])
 def test_dir_shows_what_is_public(package: str) -> None:
     if package not in PACKAGES:
         need_module(package.rpartition(".")[2])

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from graphc import optim
 from tests.tools import need_module
 
 BASE, GAMMA, TOTAL = 0.3, 0.9, 6
 KNOWN: dict[str, Any] = {
-    "math": math,
+    "optim": optim,
     "base": BASE,
     "gamma": GAMMA,
     "step_size": 3,
@@ -27,6 +27,8 @@ KNOWN: dict[str, Any] = {
     "half": 4,
     "T_max": 10,
     "T_0": 4,
+    "T_mult": 2,
+    "total_steps": 20,
     "power": 2.0,
 }
 """What the formulas of the page call by name."""
@@ -38,7 +40,8 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "ExponentialLR": {"gamma": GAMMA},
     "CosineAnnealingLR": {"T_max": 10, "eta_min": 0.01},
     "CyclicLR": {"base_lr": 0.01, "max_lr": BASE, "step_size_up": 4},
-    "CosineAnnealingWarmRestarts": {"T_0": 4, "eta_min": 0.01},
+    "CosineAnnealingWarmRestarts": {"T_0": 4, "T_mult": 2, "eta_min": 0.01},
+    "OneCycleLR": {"max_lr": BASE, "total_steps": 20},
     "PolynomialLR": {"total_iters": TOTAL, "power": 2.0},
 }
 

@@ -37,8 +37,6 @@ MODULES = {
     "torch.nn.functional": torch.nn.functional,
     "torch.optim": torch.optim,
 }
-COSINE = "`lr=lambda step: low + (base - low) * (1 + math.cos(math.pi * {})) / 2`"
-"""A formula that falls from `base` to `low` while {} goes from 0 to 1."""
 SCHEDULES = {
     "LambdaLR": "`lr=lambda step: base * factor(step)`",
     "MultiplicativeLR": "`lr=lambda step: base * factor**step`",
@@ -47,13 +45,15 @@ SCHEDULES = {
     "ConstantLR": "`lr=lambda step: base * (factor if step < total_iters else 1)`",
     "LinearLR": "`lr=lambda step: base * (start + (end - start) * min(1, step / total_iters))`",
     "ExponentialLR": "`lr=lambda step: base * gamma**step`",
-    "SequentialLR": "`lr=lambda step: first(step) if step < at else second(step - at)`",
-    "CosineAnnealingLR": COSINE.format("step / T_max"),
+    "SequentialLR": "`lr=lambda step: first(step) if step < at else second(step - at)`; after a "
+    "`LinearLR`, `optim.schedules.Warmup(second, at, start)`",
+    "CosineAnnealingLR": "`lr=optim.schedules.Cosine(base, T_max, low)`",
     "ChainedScheduler": "`lr=lambda step: base * first(step) * second(step)`",
-    "ReduceLROnPlateau": "`program.lr = program.lr * factor` between steps, when a loss says so",
+    "ReduceLROnPlateau": "`program.lr = plateau(loss)` after each epoch, with "
+    "`plateau = optim.schedules.Plateau(base)`; in `graphc.fit`, `training.ReduceOnPlateau(name)`",
     "CyclicLR": "`lr=lambda step: low + (high - low) * (1 - abs(step / half % 2 - 1))`",
-    "CosineAnnealingWarmRestarts": COSINE.format("(step % T_0) / T_0"),
-    "OneCycleLR": "`lr=function`: two cosines, up and down",
+    "CosineAnnealingWarmRestarts": "`lr=optim.schedules.CosineRestarts(base, T_0, T_mult, low)`",
+    "OneCycleLR": "`lr=optim.schedules.OneCycle(high, total_steps)`",
     "PolynomialLR": "`lr=lambda step: base * (1 - min(step, total_iters) / total_iters) ** power`",
     "LRScheduler": "any function of the number of finished steps",
 }

@@ -13,6 +13,7 @@ from graphc.base.source_lines import error
 from graphc.data.ahead import Ahead
 from graphc.data.memory import Memory
 from graphc.data.sources import Arrays, Dataset, Rows, Stream, source_of
+from graphc.ir import tree
 
 LAST = ("drop", "pad", "bucket")
 AT_ONCE = 2**18
@@ -149,6 +150,11 @@ class Batches:
         if rows is None:
             raise TypeError("Batches of an iterable have no len()")
         return rows // self.size if self.last == "drop" else -(-rows // self.size)
+
+    def count(self, batch: Any) -> int:
+        """Return the number of samples of a batch, padding left out."""
+        arrays = [array for _, array in tree.leaves(batch)]
+        return int(arrays[-1].sum()) if self.last == "pad" else len(arrays[0])
 
     def __iter__(self) -> Iterator[Any]:
         if not self._set and self._batch:

@@ -11,6 +11,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING
 
 from graphc.functions import hints as hints
+from graphc.functions.array.associative import *
 from graphc.functions.array.creation import *
 from graphc.functions.array.cumulative import *
 from graphc.functions.array.elementwise.arithmetic import *
@@ -67,6 +68,7 @@ _SHARED = (
     "draws",
     "indices",
     "labels",
+    "looping",
     "no_axes",
     "places",
     "precision",

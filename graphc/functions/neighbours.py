@@ -208,7 +208,6 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
         "(float|int|bfloat|uint)[0-9]+|half|double|long|short",
         'dtypes are names: x.astype("float32"), graphc.spec(shape, "int64")',
     ),
-    ("while_loop", "a loop's length is static: use graphc.scan"),
     ("numel", "use x.size"),
     ("t|t_copy", "use x.T"),
     ("clone", "tensors never change: use x itself"),
@@ -223,8 +222,6 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     (".*_window", "give the window to the program as an array: NumPy and SciPy make it"),
     ("unravel_index", "use graphc.remainder and graphc.floor_divide by the extents"),
     (".+ctc_loss", "graphc.ctc_loss is for every device"),
-    ("fori_loop", "a loop of a static length is graphc.scan(fn, init, length=n)"),
-    ("jvp|jacfwd|linearize", "graphc.grad and graphc.value_and_grad differentiate in reverse"),
     (
         "functional_call",
         "load_state_dict gives a model other weights; where they are computed in the program, "

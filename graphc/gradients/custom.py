@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from graphc.base.source_lines import error
 from graphc.functions import as_tensor, zeros_like
-from graphc.functions.array.loops import BodyBuilder
+from graphc.functions.array.looping import BodyBuilder
 from graphc.gradients.copying import repeat
+from graphc.gradients.pairing import described, paired
 from graphc.ir import FLOATS, Type, Value, tree
 from graphc.ops.custom_gradient import CustomGradient
 from graphc.ops.view import Reshape
@@ -96,7 +97,7 @@ class _Call:
         first = len(self.builder.nodes)
         result = forward(*self.entered)
         if not isinstance(result, tuple | list) or len(result) != 2:
-            raise self._error("forward", f"expected (outputs, residuals), got {_kind(result)}")
+            raise self._error("forward", f"expected (outputs, residuals), got {described(result)}")
         outputs = tree.map_leaves(lambda _, leaf: self.builder.own(as_tensor(leaf)), result[0])
         residuals = tree.map_leaves(self._residual, result[1])
         floats = [t for _, t in tree.leaves(outputs) if t.dtype in FLOATS]
@@ -142,42 +143,19 @@ class _Call:
             found = self.backward(known, *(given if several else (given,)))
             if not isinstance(found, tuple | list) or len(found) != len(self.entered):
                 count = f"a tuple of {len(self.entered)} gradients, one for each argument"
-                raise self._error("backward", f"expected {count}, got {_kind(found)}")
+                raise self._error("backward", f"expected {count}, got {described(found)}")
             pairs = [
                 pair
                 for number, (own, grad) in enumerate(zip(self.entered, found, strict=True))
-                for pair in self._paired(own, grad, str(number))
+                for pair in paired(own, grad, str(number), self._misfit)
             ]
             body.finish([grad for _, grad in pairs])
         if body.shown:
             raise self._error("backward", "show and tap do not reach into a gradient's rule")
         return [own for own, _ in pairs]
 
-    def _paired(self, own: Any, grad: Any, path: str) -> Iterator[tuple[Tensor, Tensor]]:
-        """Each tensor of an argument that has a gradient, with it."""
-        if grad is None:
-            return
-        inside = tree.members(own)
-        if inside is not None:
-            theirs = tree.members(grad)
-            if type(grad) is not type(own) or theirs is None or len(theirs) != len(inside):
-                raise self._error(
-                    "backward", f"gradient {path}: expected {_kind(own)} or None, got {_kind(grad)}"
-                )
-            given = dict(theirs)
-            for key, item in inside:
-                if key not in given:
-                    raise self._error("backward", f"gradient {path}: {key!r} is missing")
-                yield from self._paired(item, given[key], f"{path}.{key}")
-            return
-        if not isinstance(own, Tensor) or own.dtype not in FLOATS:
-            kind = own.value.type if isinstance(own, Tensor) else repr(own)
-            raise self._error("backward", f"gradient {path}: expected None for {kind}")
-        tensor = as_tensor(grad)
-        if tensor.value.type != own.value.type:
-            expected, got = own.value.type, tensor.value.type
-            raise self._error("backward", f"gradient {path}: expected {expected}, got {got}")
-        yield own, tensor
+    def _misfit(self, message: str) -> Exception:
+        return self._error("backward", f"gradient {message}")
 
     def _error(self, role: str, message: str) -> Exception:
         function = self.forward if role == "forward" else self.backward
@@ -232,8 +210,3 @@ class _RuleBuilder(BodyBuilder):
 
     def update(self, old: Tensor, new: Tensor) -> None:
         raise error("custom_vjp: expected backward to have no side effects, got an update of state")
-
-
-def _kind(found: Any) -> str:
-    size = f" of {len(found)}" if isinstance(found, tuple | list | dict) else ""
-    return f"{type(found).__name__}{size}"

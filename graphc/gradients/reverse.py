@@ -146,13 +146,10 @@ def value_and_grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         builder = current_builder()
         first = len(builder.nodes)
-        numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-        for number in numbers:
-            if not isinstance(number, int) or not 0 <= number < len(args):
-                raise error(f"argnums: expected 0 to {len(args) - 1}, got {number!r}")
-        entered = [_entered(a) if n in numbers else a for n, a in enumerate(args)]
-        wanted = [_differentiable(entered[n]) for n in numbers]
-        result = fn(*entered, **kwargs)
+        numbers = numbers_of(argnums, args)
+        own = [entered(a) if n in numbers else a for n, a in enumerate(args)]
+        wanted = [differentiable(own[n]) for n in numbers]
+        result = fn(*own, **kwargs)
         loss = result[0] if isinstance(result, tuple) else result
         check_scalar_loss(loss)
         flat = [leaf for t in wanted for _, leaf in tree.leaves(t)]
@@ -193,6 +190,15 @@ def grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[.
     return wrapped
 
 
+def numbers_of(argnums: int | Sequence[int], args: Sequence[Any]) -> tuple[int, ...]:
+    """Return the numbers of the arguments to differentiate; raise GraphError unless they fit."""
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    for number in numbers:
+        if not isinstance(number, int) or not 0 <= number < len(args):
+            raise error(f"argnums: expected 0 to {len(args) - 1}, got {number!r}")
+    return numbers
+
+
 def check_scalar_loss(loss: Any) -> None:
     """Raise GraphError unless `loss` is a float scalar."""
     if not isinstance(loss, Tensor):
@@ -212,7 +218,7 @@ def zeros_like(tensor: Tensor) -> Tensor:
     return functions.broadcast_to(zero, tensor.shape)
 
 
-def _entered(argument: Any) -> Any:
+def entered(argument: Any) -> Any:
     """Return an argument as the function gets it: with new values, except for state."""
 
     def own(_: str, leaf: Any) -> Any:
@@ -226,13 +232,13 @@ def _entered(argument: Any) -> Any:
     return tree.map_leaves(own, argument)
 
 
-def _differentiable(argument: Any) -> Any:
+def differentiable(argument: Any) -> Any:
     """Return the tree of tensors that an argument stands for."""
     if hasattr(argument, "named_parameters"):
         read = current_builder().trainable_read
         read += [(name, p, p.trainable) for name, p in argument.named_parameters()]
         pairs = [(n, p) for n, p in argument.named_parameters() if p.trainable]
-        return {name: _differentiable(p) for name, p in pairs}
+        return {name: differentiable(p) for name, p in pairs}
     if isinstance(argument, Operand):
         return functions.as_tensor(argument)
-    return tree.map_leaves(lambda _, leaf: _differentiable(leaf), argument)
+    return tree.map_leaves(lambda _, leaf: differentiable(leaf), argument)

@@ -3,7 +3,8 @@
 An iteration of it computes the forward values again from what the forward iteration read, then the
 gradients of that iteration: those of the new carries come in as its carries, those of the stacks as
 elements. The gradients of the constants begin at zero and are added up as carries. What the forward
-scan should rather store is decided later, by the pass store_or_recompute.
+scan should rather store is decided later, by the pass store_or_recompute. An iteration that the
+forward scan skipped is skipped.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import replace
 from typing import cast
 
 from graphc.functions import zeros_like
-from graphc.functions.array.loops import BodyBuilder
+from graphc.functions.array.looping import BodyBuilder
 from graphc.gradients.copying import repeat
 from graphc.ir import FLOATS, Value
 from graphc.ops.loops.scan import Scan, stacked
@@ -34,7 +35,7 @@ def scan_gradient(
     `graphc.gradients.reverse.gradients`, which differentiates the body.
     """
     outer = current_builder()
-    old = _stack_old_carries(outputs)
+    old, runs = _stack_old_carries(outputs)
     constants, _, scanned = op.split_inputs(inputs)
     body = BodyBuilder(outer, op.length)
     with body.building():
@@ -43,7 +44,7 @@ def scan_gradient(
         read = [*map(body.own, constants), *before, *elements]
         known = dict(zip(op.body.inputs, read, strict=True))
         repeat(body, op.body.nodes, known)
-        results = [known[v] for v in op.body.outputs]
+        results = [known[v] for v in op.results]
         seeds = _seeds(body, op, outputs, grads)
         seeded = [i for i, s in enumerate(seeds) if s is not None]
         wanted = [t for n, t in enumerate(read) if n >= len(constants) or active[n]]
@@ -63,7 +64,8 @@ def scan_gradient(
                     zero = zeros_like(constant)
                 carries.append(body.carry("sum", zero) + grad)
         stacks = [g for g in to_elements if g is not None]
-    emitted = iter(body.emit_scan(carries, stacks, not op.reverse, op.recompute))
+        guard = None if runs is None else body.element("runs", runs)
+    emitted = iter(body.emit_scan(carries, stacks, not op.reverse, op.recompute, guard))
     d_old = [next(emitted) if t.dtype in FLOATS else None for t in before]
     d_constants = [None if g is None else next(emitted) for g in to_constants]
     d_elements = [None if g is None else next(emitted) for g in to_elements]
@@ -88,14 +90,15 @@ def _seeds(
     return seeds
 
 
-def _stack_old_carries(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """Add the old carries of all iterations to the outputs of the forward scan."""
+def _stack_old_carries(outputs: Sequence[Tensor]) -> tuple[list[Tensor], Tensor | None]:
+    """Add the old carries of all iterations to the outputs of the forward scan, and its guards."""
     outer = cast(Builder, outputs[0].builder)
     number = next(n for n, node in enumerate(outer.nodes) if outputs[0].value in node.outputs)
     loop = Scan.bind(outer.nodes[number])
     added = tuple(
         (v, Value(outer.fresh(f"{v.name}.old"), stacked(v.type, loop.op.length)))
-        for v in loop.op.old_carries
+        for v in (*loop.op.old_carries, *loop.guards)
     )
     outer.nodes[number] = replace(loop, stacks=(*loop.stacks, *added)).rebuilt()
-    return [Tensor(v, outer) for _, v in added]
+    tensors = [Tensor(v, outer) for _, v in added]
+    return (tensors[:-1], tensors[-1]) if loop.guards else (tensors, None)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from graphc import functions, ops
+from graphc.functions.array.looping import run_scan
 from graphc.ir import Graph, Node, Type, Value
 from graphc.ir.vocabulary import Body, Operation, Tensors
 from graphc.ir.vocabulary import Tensor as Traced
@@ -30,6 +31,8 @@ class Vocabulary:
     Everything is appended to the current builder.
     """
 
+    any = staticmethod(functions.any)
+    argmax = staticmethod(functions.argmax)
     astype = staticmethod(functions.astype)
     broadcast_to = staticmethod(functions.broadcast_to)
     cos = staticmethod(functions.cos)
@@ -45,12 +48,14 @@ class Vocabulary:
     repeat = staticmethod(functions.repeat)
     reshape = staticmethod(functions.reshape)
     rsqrt = staticmethod(functions.rsqrt)
-    scan = staticmethod(functions.scan)
+    guarded_scan = staticmethod(run_scan)
     sign = staticmethod(functions.sign)
     signbit = staticmethod(functions.signbit)
     sin = staticmethod(functions.sin)
     sinh = staticmethod(functions.sinh)
+    stop_gradient = staticmethod(functions.stop_gradient)
     sum = staticmethod(functions.sum)
+    take = staticmethod(functions.take)
     tril = staticmethod(functions.tril)
     trunc = staticmethod(functions.trunc)
     where = staticmethod(functions.where)
@@ -159,7 +164,7 @@ class Vocabulary:
         """Return the outputs of `op` for one sample after another, in a loop."""
         own = [x for x, s in zip(inputs, stacked, strict=True) if s]
 
-        def step(_: Any, elements: Sequence[Tensor]) -> tuple[Any, Any]:
+        def step(_: Any, elements: Sequence[Tensor]) -> tuple[Any, ...]:
             mine = iter(elements)
             read = [next(mine) if s else x for x, s in zip(inputs, stacked, strict=True)]
             return (), self.emit_all(op, *read)

@@ -6,8 +6,8 @@ running it once more.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import pairwise
 from typing import cast
 
@@ -58,12 +58,12 @@ class GraphReader:
             for value in dict.fromkeys(node.inputs):
                 self.readers.setdefault(value.name, []).append(node)
 
-    @functools.cached_property
+    @cached_property
     def makers(self) -> list[dict[str, Node | Value]]:
         """Who makes each value, in every stage."""
         return [_makers(graph) for graph in self.program.stages.values()]
 
-    @functools.cached_property
+    @cached_property
     def reasons(self) -> Reasons:
         """What the fusions of this program say."""
         with reasons() as found:

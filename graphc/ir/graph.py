@@ -7,13 +7,17 @@ structural: two graphs are equal when they print the same, source positions incl
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from functools import cached_property
+from typing import ClassVar, Concatenate, ParamSpec, TypeVar
 
 from graphc.base.errors import BUGS, GraphError, described
 from graphc.ir.op import Op
 from graphc.ir.types import DTYPES, Type, Value, Where
+
+Rest = ParamSpec("Rest")
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -31,12 +35,12 @@ class Node:
         assert len(self.outputs) == 1, f"{self.op.name} has {len(self.outputs)} outputs"
         return self.outputs[0]
 
-    @functools.cached_property
+    @cached_property
     def inferred(self) -> tuple[Type, ...]:
         """The output types that the op infers from its inputs, computed once; see `infer_types`."""
         return infer_types(self.op, [v.type for v in self.inputs])
 
-    @property
+    @cached_property
     def is_free(self) -> bool:
         """Whether a kernel computes this node where it reads it, at no cost."""
         return self.op.is_free(*(v.type for v in self.inputs))
@@ -60,6 +64,10 @@ class Graph:
     written: ClassVar[Callable[[Graph], str]]
     """Set by `graphc.text`, which stands above ops."""
 
+    def __hash__(self) -> int:
+        # Bodies are looked up often, and few have one name.
+        return hash((self.name, len(self.nodes)))
+
     def __str__(self) -> str:
         return Graph.written(self)
 
@@ -69,7 +77,7 @@ class Graph:
         title = f"graph {self.name}: {len(self.inputs)} inputs, {len(self.state)} pieces of state, "
         return details(f"{title}{len(self.nodes)} nodes", str(self))
 
-    @functools.cached_property
+    @cached_property
     def producers(self) -> dict[Value, Node]:
         """The node that defines each value."""
         return {v: n for n in self.nodes for v in n.outputs}
@@ -83,20 +91,47 @@ class Graph:
                 readers.setdefault(value, []).append(node)
         return readers
 
-    @functools.cached_property
+    @cached_property
     def results(self) -> tuple[Value, ...]:
         """The values that must exist at the end: the outputs and the new values of the state."""
         return *self.outputs, *(new for _, new in self.updates)
 
-    @functools.cached_property
+    @cached_property
     def result_set(self) -> frozenset[Value]:
         """`results`, where one asks whether a value is among them."""
         return frozenset(self.results)
 
-    @functools.cached_property
+    @cached_property
     def input_set(self) -> frozenset[Value]:
         """The inputs, where one asks whether a value is among them."""
         return frozenset(self.inputs)
+
+
+def remembered(
+    function: Callable[Concatenate[Graph, Rest], Found],
+) -> Callable[Concatenate[Graph, Rest], Found]:
+    """Return `function` of a graph and more, computed once for each graph and the rest.
+
+    What it has found must not be changed, and lives as long as the graph.
+    """
+
+    @functools.wraps(function)
+    def of_graph(graph: Graph, /, *rest: Rest.args, **named: Rest.kwargs) -> Found:
+        known: dict[object, Found] = vars(graph).setdefault("_found", {})
+        asked = function, rest, tuple(named.items())
+        if asked not in known:
+            known[asked] = function(graph, *rest, **named)
+        return known[asked]
+
+    return of_graph
+
+
+def known_of(graph: Graph, other: Graph, *functions: Callable[..., object]) -> Graph:
+    """Return `graph`, of which these `remembered` functions find what they found of `other`."""
+    own = {function.__wrapped__ for function in functions}  # type: ignore[attr-defined]
+    found = vars(other).get("_found", {}).items()
+    vars(graph).setdefault("_found", {}).update({k: v for k, v in found if k[0] in own})
+    return graph
 
 
 def infer_types(op: Op, inputs: Sequence[Type]) -> tuple[Type, ...]:
@@ -137,26 +172,27 @@ def verify(graph: Graph) -> None:
             raise GraphError(f"{value} is defined twice")
         defined[value.name] = value
 
-    def use(value: Value, by: str) -> None:
-        if defined.get(value.name) != value:
-            raise GraphError(f"{by} reads {value} : {value.type}, which is not defined before it")
+    def use(values: Iterable[Value], by: str) -> None:
+        for value in values:
+            found = defined.get(value.name)
+            if found is not value and found != value:
+                raise GraphError(
+                    f"{by} reads {value} : {value.type}, which is not defined before it"
+                )
 
     try:
         for value in (*graph.inputs, *graph.state):
             define(value)
         for node in graph.nodes:
-            for value in node.inputs:
-                use(value, node.op.name)
-            got = [(v.type.shape, v.type.dtype) for v in node.outputs]
-            if got != [(t.shape, t.dtype) for t in node.inferred]:
+            use(node.inputs, node.op.name)
+            if not _alike(node.inferred, [v.type for v in node.outputs]):
                 raise GraphError(
                     f"{node.op.name} infers {', '.join(map(str, node.inferred))}, "
                     f"its outputs are {', '.join(str(v.type) for v in node.outputs)}"
                 )
             for value in node.outputs:
                 define(value)
-        for value in graph.results:
-            use(value, "the end of the graph")
+        use(graph.results, "the end of the graph")
         state = set(graph.state)
         for old, new in graph.updates:
             if old not in state:
@@ -166,3 +202,13 @@ def verify(graph: Graph) -> None:
     except GraphError as error:
         error.add_note(str(graph))
         raise
+
+
+def _alike(types: Sequence[Type], others: Sequence[Type]) -> bool:
+    """Return whether as many types have the same shapes and dtypes, whatever their layouts."""
+    if len(types) != len(others):
+        return False
+    for one, other in zip(types, others, strict=True):
+        if one is not other and (one.dtype != other.dtype or one.shape != other.shape):
+            return False
+    return True

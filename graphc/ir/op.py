@@ -5,6 +5,7 @@ An op is a frozen dataclass; its fields are its attributes. `graphc.ops.base` ha
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from inspect import get_annotations
@@ -170,7 +171,13 @@ class Op(Facts):
     @property
     def attributes(self) -> dict[str, Any]:
         """Field name -> value, in the order of the fields."""
-        return {f.name: getattr(self, f.name) for f in fields(self)} if is_dataclass(self) else {}
+        kind: Any = type(self)
+        return {name: getattr(self, name) for name in _field_names(kind)}
+
+
+@functools.cache
+def _field_names(kind: Any) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(kind)) if is_dataclass(kind) else ()
 
 
 def _lists(shapes: Iterable[tuple[int, ...]]) -> str:

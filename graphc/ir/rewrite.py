@@ -23,11 +23,16 @@ def substitute(graph: Graph, nodes: Iterable[Node], substitution: Mapping[Value,
     """Return `graph` with these nodes and every substituted value replaced."""
 
     def new(value: Value) -> Value:
-        return resolve(value, substitution)
+        return resolve(value, substitution) if value in substitution else value
+
+    def renewed(node: Node) -> Node:
+        if substitution.keys().isdisjoint(node.inputs):
+            return node
+        return replace(node, inputs=tuple(map(new, node.inputs)))
 
     return replace(
         graph,
-        nodes=tuple(reading(n, tuple(map(new, n.inputs))) for n in nodes),
+        nodes=tuple(map(renewed, nodes)),
         outputs=tuple(map(new, graph.outputs)),
         updates=tuple((old, new(value)) for old, value in graph.updates),
     )
@@ -43,11 +48,13 @@ def drop_dead(graph: Graph) -> Graph:
     live = set(graph.results)
     kept: list[Node] = []
     for node in reversed(graph.nodes):
-        if any(v in live for v in node.outputs):
+        if not live.isdisjoint(node.outputs):
             live.update(node.inputs)
             kept.append(node)
     updated = {old for old, _ in graph.updates}
     state = tuple(v for v in graph.state if v in live or v in updated)
+    if len(kept) == len(graph.nodes) and len(state) == len(graph.state):
+        return graph
     return replace(graph, nodes=tuple(reversed(kept)), state=state)
 
 
@@ -63,6 +70,8 @@ def topological(nodes: Iterable[Node]) -> tuple[Node, ...]:
     It raises PlanError if there is none.
     """
     pending = list(nodes)
+    if _in_order(pending):
+        return tuple(pending)
     producer = {v: i for i, n in enumerate(pending) for v in n.outputs}
     order: list[Node] = []
     placed = [False] * len(pending)
@@ -83,3 +92,13 @@ def topological(nodes: Iterable[Node]) -> tuple[Node, ...]:
                 order.append(node)
             stack.pop()
     return tuple(order)
+
+
+def _in_order(nodes: list[Node]) -> bool:
+    """Return whether no node reads what one behind it makes."""
+    later = {v for n in nodes for v in n.outputs}
+    for node in nodes:
+        if not later.isdisjoint(node.inputs):
+            return False
+        later.difference_update(node.outputs)
+    return True

@@ -21,6 +21,7 @@ from graphc.meaning.terms import Terms
 from graphc.meaning.trial import difference
 from graphc.meaning.walk import Walker
 from graphc.ops.custom_gradient import without_marks
+from graphc.ops.loops.guards import without_guards
 
 REDEFINES = ("narrow_products", "narrow_hoisted", "round_products")
 """Passes that round what is multiplied, as the user asked: what is meant is the graph behind it."""
@@ -81,7 +82,8 @@ def check(stages: Mapping[str, Graph]) -> Meaning:
 
 class _Check:
     def __init__(self, stages: Mapping[str, Graph]) -> None:
-        self.stages = {name: without_marks(graph) for name, graph in stages.items()}
+        plain = {name: without_marks(graph) for name, graph in stages.items()}
+        self.stages = {name: without_guards(graph) for name, graph in plain.items()}
         self.terms = Terms()
         self.arrays: dict[str, Array] = {}
         self.walkers: dict[str, Walker] = {}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -37,6 +39,18 @@ def seed(number: int = 0) -> None:
     global _generator, _keys
     checked = check.integer("seed", "number", number, at_least=0)
     _generator, _keys = np.random.default_rng(checked), np.random.default_rng([checked, 1])
+
+
+@contextmanager
+def seeded(number: int) -> Iterator[None]:
+    """Use a seed within a block, and go on behind it as if the block had drawn nothing."""
+    global _generator, _keys
+    before = _generator, _keys
+    seed(number)
+    try:
+        yield
+    finally:
+        _generator, _keys = before
 
 
 def generator() -> np.random.Generator:

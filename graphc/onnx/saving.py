@@ -17,6 +17,7 @@ from graphc.ir.names import Names
 from graphc.onnx.writers.rules import Writer, tensor_of
 from graphc.onnx.writers.structure import names_read, not_offered, value_info, write_graph
 from graphc.ops.custom_gradient import without_marks
+from graphc.ops.loops.guards import without_guards
 from graphc.program.tracing import trace_function
 
 OPSET, IR_VERSION = 18, 10
@@ -63,7 +64,7 @@ def model_of(source: Any, *specs: Any) -> ModelProto:
 
 
 def _model(graph: Graph, state: Mapping[str, Array]) -> ModelProto:
-    graph = without_marks(graph)
+    graph = without_guards(without_marks(graph))
     if graph.updates:
         updated = ", ".join(old.name for old, _ in graph.updates)
         raise error(f"onnx.save: an ONNX model changes no state, but this one updates {updated}")

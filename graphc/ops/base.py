@@ -20,6 +20,7 @@ with one axis more. The families have them; an op outside of these has its own.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -106,7 +107,7 @@ class Pointwise(Op):
             return (np.asarray(type(self).meaning(*inputs)),)
 
     def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
-        shape = np.broadcast_shapes(*(t.shape for t in inputs))
+        shape = _broadcast(*[t.shape for t in inputs])
         return (tuple(broadcast_axes(t.shape, shape) for t in inputs),)
 
     def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
@@ -309,11 +310,16 @@ class Random(Op):
 def broadcast_shapes(name: str, inputs: Sequence[Type]) -> tuple[int, ...]:
     """NumPy's broadcast shape, or GraphError."""
     try:
-        return np.broadcast_shapes(*(t.shape for t in inputs))
+        return _broadcast(*[t.shape for t in inputs])
     except ValueError:
         raise GraphError(
             f"{name}: shapes do not broadcast: {' and '.join(map(str, inputs))}"
         ) from None
+
+
+@functools.lru_cache(maxsize=4096)
+def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    return np.broadcast_shapes(*shapes)
 
 
 def same_dtype(name: str, inputs: Sequence[Type]) -> str:

@@ -1,5 +1,6 @@
 """Optimizers with the arguments, defaults and arithmetic of torch.optim."""
 
+from graphc.optim import schedules
 from graphc.optim.adam import Adam, AdamW
 from graphc.optim.adam_variants import Adamax, NAdam, RAdam, SparseAdam
 from graphc.optim.large_batch import LAMB, Lion, Muon
@@ -26,6 +27,7 @@ __all__ = [
     "Rprop",
     "Rule",
     "SparseAdam",
+    "schedules",
 ]
 
 

@@ -13,6 +13,7 @@ narrow_products     with precision="bfloat16", before clean and hoist: what seve
                     iteration, is rounded once
 clean               fewer nodes for everything that follows
 hoist               where the sums of weight gradients leave their loops; then clean again
+select_iterations   behind what may move out of loops or be stored, and before what makes kernels
 recompute           behind the last clean, which would join again what it repeats
 split_strides       before fusion, which gathers what belongs to each part
 split_joins         likewise, and behind what makes concats
@@ -64,6 +65,7 @@ from graphc.passes.layout.layout import layout
 from graphc.passes.layout.split_joins import split_joins
 from graphc.passes.layout.split_strides import split_strides
 from graphc.passes.loops.hoist import hoist
+from graphc.passes.loops.select_iterations import select_iterations
 from graphc.passes.loops.store_or_recompute import store_or_recompute
 from graphc.passes.rewriting.runner import Pass
 from graphc.passes.simplify.clean import clean, simplify
@@ -81,6 +83,7 @@ AFTER_GRADIENT: tuple[tuple[str, Pass], ...] = (
     ("clean", through_bodies(clean)),
     ("hoist_gradient", hoist),
     ("clean_hoisted", through_bodies(clean)),
+    ("select_iterations", select_iterations),
     ("recompute", recompute),
     ("split_strides", through_bodies(split_strides)),
     ("split_joins", through_bodies(split_joins)),

@@ -1,7 +1,8 @@
 """Look at values while a program runs: `show` prints statistics, `tap` returns the value.
 
 Both add outputs to the program, which kernels of their own compute; nothing else changes. Inside
-scans and vmap they cover all iterations and samples.
+scans and vmap they cover all iterations and samples. What is skipped, such as a branch, is not in
+the statistics, and a tapped value has zeros there.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Shown:
-    """An additional output: the statistics of `show` along the last axis, or the value of `tap`."""
+    """An additional output: the statistics of `show` along the last axis, or the value of `tap`.
+
+    Behind the statistics stands a 1; all are zero of an iteration that was skipped.
+    """
 
     name: str
     tensor: Tensor
@@ -51,7 +55,11 @@ class Shown:
 
     def tell(self, array: Array) -> None:
         """Pass the statistics of a call to the callback."""
-        means, least, most, nans = array.reshape(-1, 4).astype(np.float64).T
+        rows = array.reshape(-1, 5).astype(np.float64)
+        rows = rows[rows[:, 4] != 0]
+        if not len(rows):
+            return
+        means, least, most, nans, _ = rows.T
         there = self.count - nans
         mean = float((means * there).sum() / max(there.sum(), 1.0)) if there.any() else np.nan
         count = self.count * len(means)
@@ -92,7 +100,7 @@ def show(
     total = f.sum(f.where(nan, 0.0, wide))
     mean = f.divide(total, f.maximum(f.subtract(float(tensor.value.type.size), nans), 1.0))
     least, most = f.min(f.where(nan, np.inf, wide)), f.max(f.where(nan, -np.inf, wide))
-    statistics = f.stop_gradient(f.stack([mean, least, most, nans]))
+    statistics = f.stop_gradient(f.stack([mean, least, most, nans, f.ones((), "float32")]))
     callback = print if callback is None else callback
     _add(Shown(name, statistics, tensor.value.type.size, callback, user_line()))
     return tensor

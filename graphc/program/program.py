@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -92,7 +92,7 @@ class Program(ProgramFiles):
 
             self._check_bounds = BoundsCheck(traced.builder)
 
-    @functools.cached_property
+    @cached_property
     def stages(self) -> dict[str, Graph]:
         """A dict from the name of each pass to the graph after it.
 

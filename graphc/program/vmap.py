@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from graphc.base.source_lines import error
-from graphc.functions.array.loops import BodyBuilder
+from graphc.functions.array.looping import BodyBuilder
 from graphc.functions.array.tensors import as_tensor
 from graphc.gradients.vocabulary import Known, Vocabulary
 from graphc.ir import Names, Type, Value, tree

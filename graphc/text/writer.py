@@ -21,6 +21,7 @@ larger one prints a digest, which `parse` looks up in `constants`. parser.py has
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -136,7 +137,7 @@ def _attributes(node: Node) -> Iterator[tuple[str, str]]:
         return
     for name, value in node.op.attributes.items():
         silent = isinstance(node, KernelNode) and (name == "kernel" or value == "")
-        silent = silent or (name == "order" and value == "")
+        silent = silent or (name == "order" and value == "") or (name == "guarded" and not value)
         if not isinstance(value, Graph) and not silent:
             yield name, _literal(value)
 
@@ -197,6 +198,7 @@ def _code(match: re.Match[str]) -> str:
     return f"%{ord(match[0]):x};"
 
 
+@functools.lru_cache(maxsize=4096)
 def _escape(name: str) -> str:
     return re.sub(r"[\s%,()=:#{};]", _code, name)
 

@@ -143,8 +143,13 @@ class _Printer:
     def along(self, loop: Loop, indices: tuple[str, ...]) -> Iterator[str]:
         """A loop that takes the elements of a row, and one over the results."""
         (at,) = (i for i, s in enumerate(loop.body) if isinstance(s, Along))
-        along, (axis,), names = loop.body[at], loop.axes, [*indices]
+        along, names = loop.body[at], [*indices]
         assert isinstance(along, Along)
+        axis, rows = along.op.axis, tuple(d for d in loop.axes if d != along.op.axis)
+        if rows:
+            inner = replace(loop, axes=(axis,))
+            yield from self.loop(replace(loop, axes=rows, body=(inner,)), indices)
+            return
         row = Row(along, self.domain.extents[axis], self.domain.lane is not None)
         names[axis] = name = f"i{axis}"
 

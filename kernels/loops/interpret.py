@@ -7,6 +7,7 @@ iterations of a worker's loop around an `At`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from graphc.base.dtypes import convert, is_narrow
 from graphc.base.errors import GraphError
 from graphc.ir import DTYPES, REGISTRY
+from graphc.kernels.loops.functions import computed
 from graphc.kernels.loops.language import (
     Alloc,
     At,
@@ -36,21 +38,14 @@ from graphc.kernels.program.body.statement import (
     Argument,
     Call,
     Compute,
-    Formula,
     Literal,
     Load,
-    Masked,
-    NamedFunction,
     Statement,
     Store,
 )
 from graphc.kernels.program.body.window import WINDOWS
 from graphc.ops.base import Array, Op
 from graphc.ops.random import philox
-
-DTYPE_OF = {"uint8_t": "u8", "int8_t": "i8", "int32_t": "i32", "int64_t": "i64", "bool": "bool"}
-DTYPE_OF |= {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16"}
-"""Of each type of C++ that a function is given."""
 
 
 def interpret(nest: Nest, memory: Mapping[str, Array]) -> None:
@@ -229,7 +224,7 @@ class _Run:
             made: tuple[Array, ...] = (self._load(statement),)
         elif isinstance(statement, Compute):
             values = [self.argument(a) for a in statement.arguments]
-            made = _computed(statement.formula, values)
+            made = computed(statement.formula, values)
         else:
             assert isinstance(statement, Call)
             made = self._call(statement)
@@ -302,36 +297,6 @@ def _where_passes(array: Array, place: Array, condition: Array) -> Array:
     return found
 
 
-def _computed(formula: Formula, values: list[Array]) -> tuple[Array, ...]:
-    if isinstance(formula, Masked):
-        return _computed(formula.formula, values)
-    if isinstance(formula, NamedFunction):
-        if formula.name not in FUNCTIONS:
-            raise GraphError(f"{formula.name} has no meaning in NumPy as part of a nest")
-        return (FUNCTIONS[formula.name](formula.settings, *values),)
-    assert isinstance(formula, Op)
-    return formula.reference(*values)
-
-
-def _inside(settings: tuple[int, ...], place: Array) -> Array:
-    _, high, divisor = settings
-    found: Array = (place >= 0) & (place < high) & (place % divisor == 0)
-    return found
-
-
-FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "": lambda _, x: x,
-    "to_bool": lambda _, x: x != 0,
-    "from_bool": lambda settings, x: convert(x, DTYPES[DTYPE_OF[settings[0]]]),
-    "convert": lambda settings, x: convert(x, DTYPES[DTYPE_OF[settings[0]]]),
-    "select": lambda _, condition, x, y: np.where(condition, x, y),
-    "both": lambda _, x, y: x & y,
-    "inside": _inside,
-    "iota": lambda settings, place: place // settings[2],
-}
-"""Functions of the headers, by name: of their settings and of registers."""
-
-
 def _take(run: _Run, call: Call) -> Array:
     condition, address, base, index = call.arguments
     assert isinstance(address, Address) and isinstance(base, AffineAccess)
@@ -392,7 +357,16 @@ def _window(run: _Run, call: Call) -> tuple[Array, ...]:
     return tuple(y[at] for y in op.reference(*images))
 
 
+def _add_parts(run: _Run, call: Call) -> Array:
+    """Partial sums, one after another."""
+    ((parts, size), (address,)) = call.settings, call.arguments
+    assert isinstance(address, Address) and isinstance(parts, int) and isinstance(size, int)
+    terms = run.memory[address.pointer].reshape(parts, size)[:, run.element(address)]
+    return np.asarray(functools.reduce(np.add, terms))
+
+
 CALLS: Mapping[str, Callable[[_Run, Call], Array | tuple[Array, ...]]] = {
+    "add_parts": _add_parts,
     "take": _take,
     "search": _search,
     "philox_uniform": _philox,

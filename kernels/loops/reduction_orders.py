@@ -15,20 +15,22 @@ Adjacent reduced axes that every value steps through as one are one axis.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from graphc.ir import FLOATS, Graph, Node
+from graphc.ir.graph import known_of
 from graphc.ir.sum_order import LANES, SumLoop, SumOrder
 from graphc.kernels.loops.rewrites import in_sum_order
 from graphc.kernels.loops.rows import (
     Rows,
     columns_of,
-    find_rows,
     reduced_shape,
     reductions_of,
     row_axes,
+    rows_over,
 )
 from graphc.kernels.program.access import Domain
 from graphc.ops.base import ORDERED, Reduction
@@ -47,12 +49,8 @@ FEW_ELEMENTS, MANY_ELEMENTS = 8192, 32768
 
 def order_reductions(body: Graph) -> Graph:
     """`body` with the order of each sum and product of floats in its node."""
-    lane, *_ = row_lanes(body)
-    widths = {v.type.layout.width for v in (*body.outputs, *body.inputs)}
-    shape = reduced_shape(body) or (1,)
-    rows = find_rows(body, Domain(shape, lane, max(widths) if max(widths) > 1 else LANES))
     columns = {n.output for n in columns_of(body)}
-    own, across = str(row_order(body, rows)), str(column_order(body, rows)) if columns else ""
+    own, across = _orders(_Alike(_structure(body), body))
 
     def ordered(node: Node) -> Node:
         op = node.op
@@ -62,7 +60,42 @@ def order_reductions(body: Graph) -> Graph:
             return node
         return replace(node, op=replace(op, order=across if node.output in columns else own))
 
-    return replace(body, nodes=tuple(map(ordered, body.nodes)))
+    # Orders change neither axes nor loops.
+    return known_of(replace(body, nodes=tuple(map(ordered, body.nodes))), body, row_axes, rows_over)
+
+
+@dataclass(frozen=True)
+class _Alike:
+    """A body that equals others but for names and lines."""
+
+    structure: object
+    body: Graph = field(compare=False)
+
+
+def _structure(body: Graph) -> object:
+    """The ops and types of a body, and which op reads what."""
+    numbers = {value: i for i, value in enumerate(body.inputs)}
+    nodes = []
+    for node in body.nodes:
+        read = tuple([numbers[v] for v in node.inputs])
+        for value in node.outputs:
+            numbers[value] = len(numbers)
+        nodes.append((node.op, read, *[v.type for v in node.outputs]))
+    results = tuple([numbers[v] for v in body.outputs])
+    return tuple([v.type for v in body.inputs]), tuple(nodes), results
+
+
+@functools.lru_cache(maxsize=256)
+def _orders(alike: _Alike) -> tuple[str, str]:
+    """The orders of sums along rows and across them, of all bodies that are alike: layers
+    repeat."""
+    body = alike.body
+    lane, *_ = row_lanes(body)
+    widths = {v.type.layout.width for v in (*body.outputs, *body.inputs)}
+    shape = reduced_shape(body) or (1,)
+    rows = rows_over(body, Domain(shape, lane, max(widths) if max(widths) > 1 else LANES))
+    across = str(column_order(body, rows)) if columns_of(body) else ""
+    return str(row_order(body, rows)), across
 
 
 def ordered_rows(body: Graph, rows: Rows) -> Rows:

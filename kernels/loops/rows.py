@@ -11,7 +11,6 @@ exist once per row after the last loop.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from functools import cached_property
 from typing import TypeGuard
 
 from graphc.ir import Graph, Node, Value
+from graphc.ir.graph import remembered
 from graphc.kernels.loops.language import Alloc, Loop, Nest, Step, walk
 from graphc.kernels.loops.plain import memory_of
 from graphc.kernels.program.access import AffineAccess, Domain, memory_access, merge_axes
@@ -235,6 +235,12 @@ def find_rows(
     return _merged(Rows(nest, pointers))
 
 
+@remembered
+def rows_over(body: Graph, domain: Domain) -> Rows:
+    """The loops of a kernel's `body` over `domain`."""
+    return find_rows(body, domain)
+
+
 def _merged(rows: Rows) -> Rows:
     """`rows` over as few axes as visit the same elements in the same order.
 
@@ -268,6 +274,7 @@ def columns_of(body: Graph) -> list[Node]:
     return _reductions(body)[1]
 
 
+@remembered
 def _reductions(body: Graph) -> tuple[list[Node], list[Node]]:
     found = [n for n in body.nodes if isinstance(n.op, Reduction)]
     rows = max(map(_axes_of, found), key=lambda axes: max(axes, default=-1), default=())
@@ -308,7 +315,7 @@ def _depths(body: Graph) -> dict[Value, int]:
     return known
 
 
-@functools.lru_cache(maxsize=64)
+@remembered
 def row_axes(body: Graph) -> Mapping[Value, Axes]:
     """For each value connected to a reduction, which axis of the reduced value each of its axes is;
     None for one of extent 1."""

@@ -59,8 +59,8 @@ def _in_kernel(node: Node, target: Target) -> Node:
         return node
     body = node.body
     if node.op.template == "reduce":
-        nodes = order_reductions(body).nodes
-    elif node.op.template == "group":
+        return replace(node, op=replace(node.op, body=order_reductions(body)))
+    if node.op.template == "group":
         nodes = tuple(_in_kernel(n, target) for n in body.nodes)
     elif node.op.template == "contract":
         order = _order(contraction_nest(body), target)

@@ -26,13 +26,18 @@ enum { SUM, PROD, MAX, MIN, REPLACE };
 // Calls body(indices) for the indices along some axes with numbers [begin, end).
 template <class Body> INLINE void each(const Index& k, const Axes& axes, long begin, long end,
                                        long* at, const Body& body) {
+  long rest = begin;
+  for (int d = axes.count - 1; d >= 0; d--) {
+    const long extent = k.extents[axes.axes[d]];
+    at[axes.axes[d]] = rest ? rest % extent : 0;
+    rest = rest ? rest / extent : 0;
+  }
   for (long unit = begin; unit < end; unit++) {
-    long rest = unit;
-    for (int d = axes.count - 1; d >= 0; d--) {
-      at[axes.axes[d]] = rest % k.extents[axes.axes[d]];
-      rest /= k.extents[axes.axes[d]];
-    }
     body();
+    for (int d = axes.count - 1; d >= 0; d--) {
+      if (++at[axes.axes[d]] < k.extents[axes.axes[d]]) break;
+      at[axes.axes[d]] = 0;
+    }
   }
 }
 long count(const Index& k, const Axes& axes) {
@@ -44,11 +49,14 @@ long count(const Index& k, const Axes& axes) {
 template <class T> struct Elements {
   T* first;
   const int64_t* strides;
-  Elements(const Place& place, void* const* arguments)
-      : first((T*)((char*)arguments[place.memory] + place.offset)), strides(place.strides) {}
+  int rank;
+  Elements(const Place& place, void* const* arguments, int rank)
+      : first((T*)((char*)arguments[place.memory] + place.offset)),
+        strides(place.strides),
+        rank(rank) {}
   T* at(const long* index) const {
     T* found = first;
-    for (int d = 0; d < strips::AXES; d++) found += index[d] * strides[d];
+    for (int d = 0; d < rank; d++) found += index[d] * strides[d];
     return found;
   }
 };
@@ -70,16 +78,21 @@ template <class T> INLINE T combined(long combine, T a, T b) {
 // y[k] and x[k] for k < n.
 template <class T> void combine_run(long combine, T* y, long y_step, const T* x, long x_step,
                                     long n) {
-  if (y_step == 1 && x_step == 1 && combine == SUM)
-    for (long k = 0; k < n; k++) y[k] = T(y[k] + x[k]);
-  else
-    for (long k = 0; k < n; k++) y[k * y_step] = combined(combine, y[k * y_step], x[k * x_step]);
+  long k = 0;
+  if (y_step == 1 && x_step == 1 && (combine == SUM || combine == REPLACE))
+    for (; k + W <= n; k += W) {
+      const vec<T> own = load(x + k);
+      store(y + k, combine == SUM ? load(y + k) + own : own);
+    }
+  for (; k < n; k++) y[k * y_step] = combined(combine, y[k * y_step], x[k * x_step]);
 }
 
 // Units [begin, end) of the axes that are shared out: of j for a gather's gradient, else of a and b.
 template <class T> void play_index(const Index& k, void* const* arguments, long begin, long end) {
-  const Elements<T> output(k.output, arguments), source(k.source, arguments);
-  const Elements<char> index(k.index, arguments);
+  int rank = strips::AXES;  // few axes, whose sums are not worth registers
+  while (rank > 0 && k.extents[rank - 1] == 1) rank--;
+  const Elements<T> output(k.output, arguments, rank), source(k.source, arguments, rank);
+  const Elements<char> index(k.index, arguments, rank);
   Axes outer = k.b;  // of b, with its last axis as runs
   const int run_axis = k.b.axes[--outer.count];
   const long run = k.extents[run_axis], as = count(k, k.a), bs = count(k, outer),
@@ -111,10 +124,11 @@ template <class T> void play_index(const Index& k, void* const* arguments, long 
         each_run([&](long n) {
           T* const y = output.at(at);
           const long step = output.strides[run_axis];
-          if (k.old.memory < 0)
+          if (k.old.memory < 0 && step == 1) __builtin_memset(y, 0, n * sizeof(T));
+          else if (k.old.memory < 0)
             for (long m = 0; m < n; m++) y[m * step] = T(0);
           else {
-            const Elements<T> old(k.old, arguments);
+            const Elements<T> old(k.old, arguments, rank);
             combine_run(REPLACE, y, step, (const T*)old.at(at), old.strides[run_axis], n);
           }
         });
@@ -123,7 +137,7 @@ template <class T> void play_index(const Index& k, void* const* arguments, long 
       each(k, k.i, 0, is, at, [&] {
         const auto place = [&] {
           long offset = 0;
-          for (int d = 0; d < strips::AXES; d++) offset += at[d] * index.strides[d];
+          for (int d = 0; d < rank; d++) offset += at[d] * index.strides[d];
           const char* const first = index.first;
           return k.index_bytes == 8   ? long(((const int64_t*)first)[offset])
                  : k.index_bytes == 4 ? long(((const int32_t*)first)[offset])
@@ -131,6 +145,10 @@ template <class T> void play_index(const Index& k, void* const* arguments, long 
                                       : long(((const uint8_t*)first)[offset]);
         };
         const bool moves = index.strides[run_axis] != 0;
+        if (!moves && outer.count == 0) {
+          const long p = place();
+          if (p < j_begin || p >= j_end) return;
+        }
         each_run([&](long n) {
           const long from = at[run_axis];
           for (long m = 0; m < n; m = moves ? m + 1 : n) {

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from graphc.base.target import Target
 from graphc.ir import Node
+from graphc.kernels.prebuilt.along import describe_along
 from graphc.kernels.prebuilt.attention import describe_attend
 from graphc.kernels.prebuilt.contract import contraction
 from graphc.kernels.prebuilt.description import Prebuilt
@@ -23,7 +24,9 @@ TEMPLATES: dict[str, Describe] = {
     "pointwise": describe_pointwise,
     "reduce": describe_reduce,
     "contract": contraction,
+    "prefix": describe_along,
     "scatter": describe_index,
+    "sort": describe_along,
     "transpose": describe_relayout,
 }
 """What describes the kernels of each template, by `Kernel.template`; it returns None for a node

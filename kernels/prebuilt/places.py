@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -107,8 +107,11 @@ class Instruction:
 
     def renamed(self, places: Mapping[int, int]) -> Instruction:
         """The instruction with other places."""
+        if places.keys().isdisjoint((self.result, *self.operands)):
+            return self
         operands = tuple(places.get(p, p) for p in self.operands)
-        return replace(self, result=places.get(self.result, self.result), operands=operands)
+        result = places.get(self.result, self.result)
+        return Instruction(self.kind, result, operands, self.axes, self.settings, self.moves)
 
 
 @dataclass

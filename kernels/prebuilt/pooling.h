@@ -126,11 +126,11 @@ template <class T> class TiledGrad {
     for (; l + W <= run.count; l += W) {
       vec<T> own{};
       if (held)
-        own = select(as_mask(convert<int32_t>(graphc::load(named + l)) == place),
-                     graphc::load(dy + l), own);
+        own += select(as_mask(convert<int32_t>(graphc::load(named + l)) == place),
+                      graphc::load(dy + l), own);
       graphc::store(dx + l, own);
     }
-    for (; l < run.count; l++) dx[l] = held && named[l] == place ? dy[l] : T(0);
+    for (; l < run.count; l++) dx[l] = held && named[l] == place ? T(0) + dy[l] : T(0);
   }
 
   // The same for `pixels` pixels of a row, of `step` elements each: whole registers, or less than one,
@@ -154,7 +154,7 @@ template <class T> class TiledGrad {
         const vec<int32_t> which =
             convert<int32_t>(graphc::load(named + j * k_.column[1] + l)) - int32_t(first + s);
         for (int n = 0; n < count; n++)
-          graphc::store(to + n * step + l, select(as_mask(which == n), own, vec<T>{}));
+          graphc::store(to + n * step + l, vec<T>{} + select(as_mask(which == n), own, vec<T>{}));
       }
     }
   }
@@ -168,7 +168,7 @@ template <class T> class TiledGrad {
 template <class T> void pool_grad(const Window& k, const Run& run, T* dx) {
   const int pixel = k.function == MAX_POOL_GRAD ? 2 : 1;
   const long size = sizeof(T), bytes = k.index_kind == 2 ? 1 : k.index_kind;
-  const bool together = !run.step[pixel] && !run.step[pixel + 1], tiled = k.tiled();
+  const bool together = !run.step[pixel] && !run.step[pixel + 1];
   const auto share = [&](long i, long j, long place, long done,
                          long live) __attribute__((always_inline)) {
     const char* const from =
@@ -191,7 +191,7 @@ template <class T> void pool_grad(const Window& k, const Run& run, T* dx) {
     k.each(run.at[pixel] + done * run.step[pixel], run.at[pixel + 1] + done * run.step[pixel + 1],
            [&](long i, long j, long place) __attribute__((always_inline)) {
              const vec<T> own = share(i, j, place, done, live);
-             total = tiled && k.function == MAX_POOL_GRAD ? own : total + own;
+             total += own;
            });
     keep_lanes(dx + done, total, live);
   }

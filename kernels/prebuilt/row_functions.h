@@ -29,9 +29,10 @@ template <Combine C, class T> struct Of {
   }
   static void beside(char* sums, long sums_pitch, int chains, const char* terms, long pitch,
                      long rows, long length, long first) {
-    const auto f = chains == 1   ? sums::beside<C, T, 1>
-                   : chains == 4 ? sums::beside<C, T, 4>
-                                 : sums::beside<C, T, 0>;
+    auto f = sums::beside<C, T, 0>;
+    if constexpr (common<C, T>)
+      if (chains == 1 || chains == 4)
+        f = chains == 1 ? sums::beside<C, T, 1> : sums::beside<C, T, 4>;
     f((T*)sums, sums_pitch, chains, (const T*)terms, pitch, rows, length, first);
   }
   static void whole(const char* terms, long pitch, long step, long registers, int chains,
@@ -57,9 +58,8 @@ template <Combine C, class T> struct Of {
     for (long r = 0; r < rows; r += W) store(total + r, join<C>(load(total + r), load(own + r)));
   }
   static T join_one(T a, T b) { return join<C>(splat(a), splat(b))[0]; }
-  static constexpr bool common = __is_same(T, float) && (C == SUM || C == MAX);
   static constexpr auto own_whole() {
-    if constexpr (common) return whole;
+    if constexpr (common<C, T>) return whole;
     else return nullptr;
   }
   static constexpr Functions ALL = {clear, add, beside, own_whole(), finish, finish_beside};

@@ -31,6 +31,8 @@ template <Combine C, class V> INLINE element<V> across(V v) {
       else return a < b || a != a ? a : b;
     });
 }
+// What has functions of its own for few chains.
+template <Combine C, class T> constexpr bool common = __is_same(T, float) && (C == SUM || C == MAX);
 constexpr int MOST = 64;  // sums that terms are added to in turn, at most
 
 // Adds `registers` registers, `step` elements from each to the next, to CHAINS sums in turn, from sum
@@ -53,7 +55,7 @@ void in_turn(vec<T>* sums, const T* x, long step, long registers, int first) {
 }
 template <Combine C, class T>
 INLINE void add(vec<T>* sums, int chains, const T* x, long step, long registers, int first) {
-  if constexpr (__is_same(T, float)) {
+  if constexpr (common<C, T>) {
     if (chains == 16 / W) return in_turn<C, T, 16 / W>(sums, x, step, registers, first);
     if (chains == 32 / W) return in_turn<C, T, 32 / W>(sums, x, step, registers, first);
     if (chains == 64 / W) return in_turn<C, T, 64 / W>(sums, x, step, registers, first);

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from graphc.ir import Type
 from graphc.ops.base import Affine
@@ -66,11 +67,11 @@ class Domain:
         return [order.index(d) for d in range(self.rank)] if order else range(self.rank)
 
 
-@dataclass(frozen=True)
-class AffineIndex:
+class AffineIndex(NamedTuple):
     """The index `(sum of coefficients[d] * i[d] + offset) / divisor` over the domain indices i.
 
-    With a divisor above 1, a guard excludes inexact quotients.
+    With a divisor above 1, a guard excludes inexact quotients. A tuple, as values are known by
+    their indices, and tuples are hashed fastest.
     """
 
     coefficients: tuple[int, ...]

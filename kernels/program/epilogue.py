@@ -1,4 +1,4 @@
-"""The epilogue of a contraction: the pointwise rest of the body, as a program on its sums."""
+"""The epilogue of a contraction: the pointwise rest of the body, as a nest on its sums."""
 
 from __future__ import annotations
 
@@ -11,23 +11,19 @@ from graphc.ir.sections import sections_of_sums
 from graphc.kernels.program.access import AffineIndex, Domain, linear_index, merge_axes
 from graphc.kernels.program.body.expression import BodyWriter
 from graphc.kernels.program.body.names import Identifiers, Pointers
-from graphc.kernels.program.body.statement import Address, NamedFunction, RegisterProgram
+from graphc.kernels.program.body.statement import Address, NamedFunction
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.nest import Nest
 from graphc.kernels.program.pieces import every_section, pieces
+from graphc.kernels.program.pointwise_nest import PointwiseNest
 from graphc.ops.pooling import MaxPool2d
 
 
 @dataclass(frozen=True)
-class Epilogue:
-    """The program that computes and stores the body's outputs at each index of `domain`."""
+class Epilogue(PointwiseNest):
+    """A nest on sums, which a caller has in registers of `dtype`."""
 
-    program: RegisterProgram
-    """The statements."""
-    domain: Domain
-    """The indices that they run at."""
-    pointers: Pointers
-    """Pointer names of the body's inputs and outputs."""
+    dtype: str
     inplace: tuple[tuple[int, int], ...]
     """(input, output) pairs that may share memory."""
     live_out: tuple[str, ...] = ()
@@ -39,7 +35,7 @@ class Epilogue:
         mentioned = self.program.pointers
         return {name: value for value, name in self.pointers.items() if name in mentioned}
 
-    def merged(self, kinds: Sequence[object] = ()) -> tuple[Epilogue, tuple[tuple[int, ...], ...]]:
+    def over(self, kinds: Sequence[object] = ()) -> tuple[Epilogue, tuple[tuple[int, ...], ...]]:
         """The epilogue over merged axes, and the old axes that each new axis replaces."""
         domain, groups = merge_axes(self.domain, self.program.accesses, kinds)
         return replace(self, program=self.program.merged(groups), domain=domain), groups
@@ -87,7 +83,7 @@ def epilogue_of(
     # Operands are read by many tiles: they are never overwritten.
     operands = [body.inputs[read.input] for read in (nest.a, nest.b)]
     inplace = inplace_pairs(body, [program], pointers, operands)
-    return Epilogue(program, domain, pointers, inplace, registers)
+    return Epilogue(body.outputs, domain, program, pointers, output.type.dtype, inplace, registers)
 
 
 def pooling(body: Graph) -> Node | None:

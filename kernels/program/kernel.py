@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 from graphc.ir import Node, Value
@@ -15,6 +15,7 @@ from graphc.ops.indexing import Take, TakeAlongAxis
 from graphc.ops.scatter import Scatter
 
 _COMMENT = re.compile(r"//[^\n]*\n?")
+_FUNCTION = re.compile(r"\bvoid (\w+)\(")
 _OWN = re.compile(r"\b[A-Za-z]\w*_(?:data)?\b")
 """Names that printers give registers (`relu_1_`) and pointers (`relu_1_data`); no other name in a
 kernel looks like that."""
@@ -136,17 +137,21 @@ class Kernel:
         """The byte offset into an argument that the functions expect."""
         return self.offsets[argument] if argument < len(self.offsets) else 0
 
-    @functools.cached_property
+    @cached_property
     def canonical(self) -> str:
         """The text without comments, with its own names (kernel, registers, pointers) replaced by
         numbers. Kernels of equal canonical text do the same."""
         if self.call is not None:
             return repr((self.call, self.choice))
-        text = re.sub(rf"\bvoid {self.name}\(", "void kernel(", _COMMENT.sub("", self.source))
+
+        def unnamed(function: re.Match[str]) -> str:
+            return "void kernel(" if function[1] == self.name else function[0]
+
+        text = _FUNCTION.sub(unnamed, _COMMENT.sub("", self.source))
         text = re.sub(r"\bnamespace (graphc::)?\w+_(space|text) \{", r"namespace \1kernel {", text)
         return _canonical(text, self.launches)
 
-    @functools.cached_property
+    @cached_property
     def canonical_device_functions(self) -> str:
         """The canonical text of its device functions, with all else that a joined launch prints of
         them."""

@@ -11,14 +11,15 @@ the operand, where they give zero; a `Border` tells when they do not.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from graphc.ir import Graph, Node, Type, Value
+from graphc.ir.graph import remembered
 from graphc.ir.sections import Sections
 from graphc.ops.base import Affine, Contraction, Op, View
 from graphc.ops.base import Operand as OperandIndex
@@ -52,7 +53,7 @@ class Border:
     extent: int
     divisor: int = 1
 
-    @functools.cached_property
+    @cached_property
     def axes(self) -> frozenset[int]:
         """The iteration axes that the condition depends on."""
         return frozenset(a for a, c in enumerate(self.coefficients) if c)
@@ -126,12 +127,12 @@ class Nest:
     sections: int | None = None
     """The axis whose sums the epilogue combines, if it reads the output by sections; else None."""
 
-    @functools.cached_property
+    @cached_property
     def kept(self) -> tuple[int, ...]:
         """The numbers of the kept axes."""
         return tuple(i for i, axis in enumerate(self.axes) if axis.kept)
 
-    @functools.cached_property
+    @cached_property
     def summed(self) -> tuple[int, ...]:
         """The numbers of the summed axes."""
         return tuple(i for i, axis in enumerate(self.axes) if not axis.kept)
@@ -174,6 +175,7 @@ class Nest:
         return math.prod(self.axes[a].extent for a in axes)
 
 
+@remembered
 def contraction_nest(body: Graph, lanes: bool = True) -> Nest:
     """The nest of the one contraction of `body`.
 

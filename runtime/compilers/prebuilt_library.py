@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from graphc.base.config import cache_dir
@@ -27,7 +27,6 @@ from graphc.runtime.compilers.compiler import (
     side_by_side,
 )
 from graphc.runtime.compilers.shared_objects import (
-    FLAGS,
     KERNEL_HEADERS,
     address_of,
     compiler_or_none,
@@ -36,6 +35,7 @@ from graphc.runtime.compilers.shared_objects import (
     key,
     make_object,
 )
+from graphc.runtime.compilers.shipped import LIBRARY_FLAGS
 from graphc.runtime.compilers.translation_units import kernel_flags
 
 SOURCES = KERNEL_HEADERS / "prebuilt"
@@ -100,7 +100,7 @@ class _Building:
     def build(self) -> PrebuiltLibrary:
         """The library, built on all cores."""
         compiler = self.compiler or find_compiler()
-        command = [*compiler.command, *FLAGS, *self.flags]
+        command = [*compiler.command, *LIBRARY_FLAGS, *self.flags]
         with cache.open_folder("cpu") as folder:
 
             def compiled(source: Path) -> Path:
@@ -141,9 +141,9 @@ class _Building:
         return folder / f"prebuilt-{self._key(' '.join(digests))}.so"
 
     def _key(self, text: str) -> str:
-        return key(text, self._headers, self.flags[:-1], self.compiler)
+        return key(f"{LIBRARY_FLAGS} {text}", self._headers, self.flags[:-1], self.compiler)
 
-    @functools.cached_property
+    @cached_property
     def _headers(self) -> str:
         """The digests of all that the sources include."""
         return f"{kernel_headers()} {headers_digest(SOURCES)}"

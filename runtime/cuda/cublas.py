@@ -7,10 +7,10 @@ matrices are column-major, so d = a b is requested as the product of transposed 
 from __future__ import annotations
 
 import ctypes
-import functools
 import importlib
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from functools import cached_property
 from typing import Any
 
 from graphc.base.errors import CompileError
@@ -65,7 +65,7 @@ class CublasLt:
         it."""
         return PreparedProduct(self, product)
 
-    @functools.cached_property
+    @cached_property
     def handle(self) -> c_void_p:
         """The library's handle, created on first use and kept for the life of the process."""
         return self.create("cublasLtCreate")

@@ -10,10 +10,10 @@ built from descriptors, which consist of numbers and other descriptors.
 from __future__ import annotations
 
 import ctypes
-import functools
 import importlib
 from collections.abc import Callable, Iterator, Sequence
 from ctypes import byref, c_bool, c_char, c_char_p, c_float, c_int, c_int64, c_size_t, c_void_p
+from functools import cached_property
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -98,14 +98,14 @@ class Cudnn:
         """The convolution, ready to be issued on streams; equal convolutions share it."""
         return self._prepared.setdefault(convolution, PreparedConvolution(self, convolution))
 
-    @functools.cached_property
+    @cached_property
     def handle(self) -> c_void_p:
         """The library's handle, created on first use and kept for the life of the process."""
         found = c_void_p()
         self.call("cudnnCreate", byref(found))
         return found
 
-    @functools.cached_property
+    @cached_property
     def device(self) -> Descriptor | None:
         """The descriptor of a device that is not present; None for the present one."""
         if not self._properties:

@@ -8,14 +8,13 @@ PyCUDA and accepts the handles of its streams.
 from __future__ import annotations
 
 import ctypes
-import functools
 import gc
 import importlib
 import struct
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partialmethod
+from functools import cached_property, partialmethod
 from typing import Any
 
 from graphc.base.errors import RunError
@@ -49,13 +48,13 @@ class PycudaDriver:
         setattr(self, name, found)  # so that it is found at once from now on
         return found
 
-    @functools.cached_property
+    @cached_property
     def products(self) -> CublasLt | None:
         """The library for matrix products, with a handle per device; None if it is not
         installed."""
         return find_cublas()
 
-    @functools.cached_property
+    @cached_property
     def convolutions(self) -> Cudnn | None:
         """The library for convolutions, likewise."""
         return find_cudnn()
@@ -79,7 +78,7 @@ class PycudaDriver:
         fails."""
         return encode_tiled(self._library, address, matrix)
 
-    @functools.cached_property
+    @cached_property
     def _library(self) -> Any:
         return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
 

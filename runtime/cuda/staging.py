@@ -6,8 +6,8 @@ halves lets the host write one while the device still reads the other.
 
 from __future__ import annotations
 
-import functools
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,7 @@ class Staging:
         finally:
             wait(copies)
 
-    @functools.cached_property
+    @cached_property
     def _pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(COPIERS - 1, "graphc-staging")
 

@@ -13,6 +13,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from graphc.runtime.sim.build import simulator_object
@@ -117,7 +118,7 @@ class Declared:
     scratch: tuple[Bytes, ...] = ()
     """Bytes that it may write and read back."""
 
-    @functools.cached_property
+    @cached_property
     def packed(self) -> tuple[Any, int]:
         """An array of ranges, one per range of bytes, and its length."""
         done: dict[tuple[int, int], list[Any]] = {}

@@ -27,6 +27,7 @@ from graphc.ops.base import Array
 from graphc.runtime.compilers.shared_objects import KERNEL_HEADERS
 from tests.kernels.c_harness import FLAGS, WARNINGS, assert_same_bits, build_c
 from tests.kernels.harness import Buffer, build, pack, single, traced, unpack
+from tests.loops import test_along
 from tests.loops.nests import FUNCTIONS, case
 from tests.tools import need_command
 
@@ -88,6 +89,32 @@ def test_schedules_compute_what_the_interpreter_does(tmp_path: Path):
         exact = not any("tanh" in line for line in nest_lines(nest))
         names = [m.name for m in inputs_of(nest) if m.written and (exact or "tanh" not in m.name)]
         assert_same_bits([memory[n] for n in names], [expected[n] for n in names])
+
+
+def test_running_results_and_sorts_have_the_order_that_their_nest_states(tmp_path: Path):
+    """Also that of threads, and one loop over all axes."""
+    nests, memories, want = [], [], []
+    for op, kind in test_along.OPS:
+        if op.name == "logcumsumexp":
+            continue  # it calls functions, in which NumPy differs
+        schedules = test_along.scheduled(op).items()
+        # The interpreter joins registers in the pieces of the op, of which these axes have one.
+        for make, width in (way for name, way in schedules if name != "pieces"):
+            for part in test_along.spaces(op, kind, width):
+                nest, x = make(part), test_along.drawn(kind)
+                memory = {
+                    n: np.zeros(v.type.size, v.type.numpy_dtype) for n, v in part.used.items()
+                }
+                (given,) = (n for n, v in part.used.items() if v not in part.outputs)
+                memory[given] = x.ravel().copy()
+                nests.append(nest)
+                memories.append({n: a.copy() for n, a in memory.items()})
+                interpret(nest, memory)
+                want.append(memory)
+    run_all(nests, memories, tmp_path)
+    for nest, memory, expected in zip(nests, memories, want, strict=True):
+        names = [m.name for m in inputs_of(nest) if m.written]
+        assert_same_bits([memory[n] for n in names], [expected[n] for n in names], nest)
 
 
 def test_blocks_wait_by_running_one_loop_after_the_other(tmp_path: Path):

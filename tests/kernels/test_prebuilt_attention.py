@@ -86,7 +86,7 @@ def test_samples(target: Target) -> None:
 
 
 def test_random_attentions(target: Target) -> None:
-    assert_same(random_nodes(10, target.lanes), target)
+    assert_same(random_nodes(6, target.lanes), target)
 
 
 def test_blocks_of_every_number_of_registers(target: Target) -> None:
@@ -104,8 +104,8 @@ def part(op: Op, *inputs: Tensor) -> tuple[Tensor, ...]:
 
 
 def test_operands_and_results_are_parts_of_arrays(target: Target) -> None:
-    """Queries, keys and values of one array, gradients joined in one, a mask that is a constant, and
-    results that nothing reads."""
+    """Queries, keys and values of one array, gradients joined in one, a mask that is a constant,
+    and results that nothing reads."""
     seen = np.random.default_rng(1).random((1, 1, 21, 21)) < 0.6
 
     def attend(x: Tensor) -> tuple[Tensor, ...]:

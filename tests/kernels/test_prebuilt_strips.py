@@ -11,10 +11,11 @@ from graphc import functions as f
 from graphc.ir import ROW_MAJOR, Layout, Node, Type
 from graphc.kernels.lower import lower, prebuilt
 from graphc.kernels.prebuilt import operations
+from graphc.ops import MaxPool2dGrad
 from graphc.ops.base import Contraction
 from graphc.ops.fused import KernelNode
 from graphc.runtime.compilers.shared_objects import KERNEL_HEADERS, cpu_target
-from graphc.trace import Tensor
+from graphc.trace import Tensor, emit
 from tests.kernels.harness import build, single, traced
 from tests.kernels.prebuilt_twins import assert_same_bytes, twin, with_specials
 from tests.kernels.test_pointwise import with_lanes
@@ -44,17 +45,37 @@ def mixed(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
     return f.pad(x, ((1, 2), (0, 3))), f.astype(low, "float32"), f.where(x > y, x, y[::-1])
 
 
+def backward(x: Tensor, dy: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
+    """Sums of rows and of columns of what lies in memory and of what is computed."""
+    mean = f.mean(x, axis=-1, keepdims=True)
+    wide = (x - mean) * scale
+    share = f.sum(dy * wide, axis=-1, keepdims=True) + f.sum(dy, axis=-1, keepdims=True)
+    return dy * scale - share * wide, f.sum(dy, axis=0), f.sum(dy * wide, axis=0)
+
+
+def pool_gradients(dy: Tensor, index: Tensor) -> tuple[Tensor, ...]:
+    settings = (2, 2), (2, 2), (0, 0), (2 * dy.shape[2] + 1, 2 * dy.shape[3])
+    dx = emit(MaxPool2dGrad(*settings), dy, index)
+    return dx, f.sum(dx, axis=(0, 2, 3))
+
+
 def bodies(lanes: int) -> list[Node]:
     """Bodies with and without the batch in lanes, whose extents fill no register."""
     found = []
     for layout in (ROW_MAJOR, Layout(0, lanes)):
         images = Type((19, 3, 7, 10), "f32", layout)
         found.append(traced("pooled", pooled, [images]))
-        wide = Type((37, 130), "f32", layout)
+        wide, pixels = Type((37, 130), "f32", layout), Type((19, 2, 5, 6), "f32", layout)
+        indices = Type(pixels.shape, "u8", layout)
+        found.append(traced("gradients", pool_gradients, [pixels, indices], [layout, ROW_MAJOR]))
         found.append(traced("chain", chain, [wide, Type((130,)), Type((130,))], [layout]))
     for shape in ((33, 10), (5, 700), (3, 5000), (1, 64)):
         found.append(traced("normalized", normalized, [Type(shape), Type(shape)]))
         found.append(traced("mixed", mixed, [Type(shape), Type(shape)]))
+    for shape in ((70, 48), (100, 256), (33, 1040), (7, 64)):  # rows of whole registers
+        types = [Type(shape), Type(shape), Type(shape[1:])]
+        found += [traced("backward", backward, types), traced("normalized", normalized, types[:2])]
+    found.append(traced("narrow", backward, [Type((40, 35)), Type((40, 35)), Type((35,))]))
     sums = lambda x: (f.sum(x, axis=0), f.max(x, axis=0))  # noqa: E731
     found += [traced("sums", sums, [Type(shape)]) for shape in ((300, 7), (40, 200), (9000, 16))]
     found.append(traced("whole", lambda x: f.sum(x * x), [Type((70, 1000))]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from graphc.ir import Type
 from graphc.ops.combine import Combine
 from graphc.ops.prefix import Prefix
+from tests.kernels.c_harness import assert_same_bits, build_c
 from tests.kernels.cuda_harness import assert_close
 from tests.kernels.harness import build, single
 from tests.sim.playing import Played, simulator
@@ -43,6 +45,14 @@ def test_it_runs_on_a_cpu(shape: tuple[int, int], reverse: bool):
     (built,) = build([node])
     (found,) = built.run([x])
     assert_close(found, expected, shape[1])
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_plain_c_has_the_bits_of_a_cpu(shape: tuple[int, int], reverse: bool, tmp_path: Path):
+    node, x, _ = case(shape, reverse)
+    (built,), (plain,) = build([node]), build_c([node], tmp_path)
+    assert_same_bits(plain.run([x]), built.run([x]))
 
 
 @pytest.mark.parametrize("reverse", [False, True])

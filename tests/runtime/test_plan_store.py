@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -213,7 +214,7 @@ def test_the_environment_and_the_sources_are_part_of_the_key(
     monkeypatch.setenv("GRAPHC_NUM_THREADS", "7")
     small()
     assert len(files(folder)) == 2
-    monkeypatch.setattr(plan_store, "sources_digest", lambda: "other sources")
+    monkeypatch.setattr(plan_store, "sources_stamp", lambda: "other sources")
     small()
     monkeypatch.setattr(plan_store, "toolchain", lambda: "other compiler")
     small()
@@ -315,3 +316,27 @@ def test_plans_are_written_and_read_without_loss() -> None:
     assert decoded(encoded(plan)) == plan
     with pytest.raises(TypeError, match="no part of a plan: ndarray"):
         encoded((1, np.zeros(3)))
+
+
+def test_the_stamp_of_the_sources_is_another_when_a_file_was_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "inside" / "a.py").write_text("x = 1")
+    (tmp_path / "notes.txt").write_text("not a source")
+    monkeypatch.setattr(plan_store, "_PACKAGE", tmp_path)
+
+    def stamp() -> str:
+        plan_store.sources_stamp.cache_clear()
+        return plan_store.sources_stamp()
+
+    first = stamp()
+    (tmp_path / "notes.txt").write_text("still none")
+    assert stamp() == first
+    (tmp_path / "inside" / "a.py").write_text("x = 22")
+    assert (second := stamp()) != first
+    os.utime(tmp_path / "inside" / "a.py", ns=(1, 1))
+    assert (third := stamp()) not in (first, second)
+    (tmp_path / "inside" / "b.py").write_text("")
+    assert stamp() not in (first, second, third)
+    plan_store.sources_stamp.cache_clear()

@@ -1,18 +1,16 @@
-"""scan: a loop over the first axis whose body is traced once."""
+"""Loops and branches, whose bodies are traced once: scan, while_loop, fori_loop, cond."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
-from graphc import ops
+from graphc.functions.array.creation import arange
+from graphc.functions.array.elementwise.elementwise import logical_not, where
+from graphc.functions.array.looping import BodyBuilder, check_carry, describe, run_scan
 from graphc.functions.array.tensors import as_tensor, error, is_integer
-from graphc.ir import Type, Value, tree
-from graphc.ir.state import StateBuffer
-from graphc.ops.base import Op
-from graphc.ops.loops.scan import Scan
-from graphc.trace import Builder, Tensor, current_builder
+from graphc.ir import tree
+from graphc.trace import Tensor, current_builder
 
 
 def scan(
@@ -22,6 +20,7 @@ def scan(
     reverse: bool = False,
     length: int | None = None,
     recompute: bool = False,
+    until: Callable[[Any], Any] | None = None,
 ) -> tuple[Any, Any]:
     """Run a loop `carry, y[t] = fn(carry, x[t])` for t = 0, ..., n - 1.
 
@@ -40,13 +39,16 @@ def scan(
         recompute: Whether to save memory at the cost of time: the gradient computes each iteration
             again from its old carry, the only value that is kept, and no work is moved out of the
             loop.
+        until: A function of the new carry that returns a bool []: after the iteration in which it
+            is true no other counts. The carry stays as it is then, and the other `y` are zeros;
+            they are computed all the same.
 
     Returns:
         The last carry, and the `y` of all iterations stacked along a new first axis.
 
     Raises:
-        GraphError: The function does not return a pair, the carry changes its structure or type, or
-            the sizes of the first axes differ.
+        GraphError: The function does not return a pair, the carry changes its structure or type,
+            the sizes of the first axes differ, or `until` does not return a bool [].
 
     Example:
         >>> def add(total, x):
@@ -56,183 +58,192 @@ def scan(
         >>> graphc.compile(lambda: graphc.scan(add, 0, xs))()
         (array(6), array([0, 2, 9]))
     """
-    outer = current_builder()
-    first = tree.map_leaves(lambda _, leaf: as_tensor(leaf), init)
-    scanned = tree.map_leaves(lambda _, leaf: as_tensor(leaf), xs)
-    count = _length(scanned, length)
-    body = BodyBuilder(outer, count)
-    with body.building():
-        carry = tree.map_leaves(lambda path, leaf: body.carry(path, leaf), first)
-        element = tree.map_leaves(lambda path, leaf: body.element(path, leaf), scanned)
+
+    def step(carry: Any, element: Any) -> tuple[Any, Any]:
         result = fn(carry, element)
         if not isinstance(result, tuple) or len(result) != 2:
-            raise error(
-                f"scan: expected the function to return (carry, y), got {_describe(result)}"
-            )
-        new, y = (tree.map_leaves(lambda _, leaf: as_tensor(leaf), part) for part in result)
-        _check_carry(first, new)
-        carries = [body.own(t) for _, t in tree.leaves(new)]
-        stacks = [body.own(t) for _, t in tree.leaves(y)]
-    results = iter(body.emit_scan(carries, stacks, reverse, recompute))
-    last = tree.map_leaves(lambda _, __: next(results), new)
-    return last, tree.map_leaves(lambda _, __: next(results), y)
+            raise error(f"scan: expected the function to return (carry, y), got {describe(result)}")
+        return result
+
+    if until is None:
+        return run_scan(lambda c, x: (*step(c, x), None), init, xs, reverse, length, recompute)
+    if not callable(until):
+        raise error(f"scan: until expected a function of the carry, got {until!r}")
+    ends = until
+
+    def unless(carry: Any, element: Any) -> tuple[Any, Any, Tensor]:
+        goes_on, own = carry
+        new, y = step(own, element)
+        return (logical_not(_bool("scan: until", ends(new))), new), y, goes_on
+
+    (_, last), ys = run_scan(unless, (True, init), xs, reverse, length, recompute)
+    return last, ys
 
 
-def _length(scanned: Any, length: int | None) -> int:
-    """The number of iterations: the first extent of all leaves, or `length`."""
-    found = {path: t.shape[:1] for path, t in tree.leaves(scanned)}
-    if () in found.values():
-        path = next(p for p, shape in found.items() if not shape)
-        raise error(f"scan: xs{_at(path)} is a scalar, expected a first axis to scan")
-    extents: set[int] = {shape[0] for shape in found.values()}
-    if length is not None:
-        if not is_integer(length) or length < 0:
-            raise error(f"scan: length expected a number of iterations, got {length!r}")
-        extents.add(int(length))
-    if len(extents) > 1:
-        shown = ", ".join(f"xs{_at(path)} {shape[0]}" for path, shape in found.items())
-        wanted = "" if length is None else f", length {length}"
-        raise error(f"scan: expected one number of iterations, got {shown}{wanted}")
-    if not extents:
-        raise error("scan: expected xs, or length=, got neither")
-    return extents.pop()
+def while_loop(
+    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init: Any, limit: int
+) -> Any:
+    """Run a loop `carry = body_fun(carry)` while `cond_fun(carry)`, at most `limit` times.
 
+    The body is traced and compiled once. All `limit` iterations are computed, and those behind the
+    end are dropped, so that the time does not depend on data. Gradients keep the old carries of
+    `limit` iterations. In a `vmap` the loop of each sample ends by itself.
 
-def _check_carry(old: Any, new: Any) -> None:
-    if tree.structure(old) != tree.structure(new):
-        raise error(
-            f"scan: the carry begins as {tree.structure(old)}, "
-            f"the function returns {tree.structure(new)}"
-        )
-    for (path, before), (_, after) in zip(tree.leaves(old), tree.leaves(new), strict=True):
-        if before.value.type != after.value.type:
-            raise error(
-                f"scan: the carry{_at(path)} begins as {before.value.type}, "
-                f"the function returns {after.value.type}"
-            )
+    Args:
+        cond_fun: A function of the carry that returns a bool [].
+        body_fun: A function of the carry that returns the next one, of the same structure, shapes
+            and dtypes. Both may read tensors and parameters from outside.
+        init: The first carry: a tensor, or tuples, lists and dicts of tensors.
+        limit: The most iterations: the loop ends then, even where `cond_fun` still holds.
 
+    Returns:
+        The last carry.
 
-def _at(path: str) -> str:
-    return f" at {path}" if path else ""
+    Raises:
+        GraphError: The carry changes its structure or type, the condition is no bool [], or
+            `limit` is no number of iterations.
 
-
-def _describe(result: Any) -> str:
-    size = f" of {len(result)}" if isinstance(result, tuple) else ""
-    return f"{type(result).__name__}{size}"
-
-
-class BodyBuilder(Builder):
-    """Build the graph of a scan's body.
-
-    Tensors of the surrounding builder that the body reads become its constants. Names are unique
-    across both graphs.
+    Example:
+        >>> def halve(n):
+        ...     return graphc.while_loop(lambda x: x > 1.0, lambda x: x / 2, n, limit=100)
+        ...
+        >>> graphc.compile(halve, graphc.spec(()))(np.float32(12))
+        array(0.75, dtype=float32)
     """
+    if not is_integer(limit) or limit < 0:
+        raise error(f"while_loop: limit expected a number of iterations, got {limit!r}")
 
-    def __init__(self, outer: Builder, length: int, kind: str = "scan") -> None:
-        super().__init__(outer.fresh(".".join([*outer.modules, kind])))
-        self.outer, self.length = outer, length
-        self.training, self.modes, self.seed = outer.training, outer.modes, outer.seed
-        self.bounds = None if outer.bounds is None else []
-        self.modules, self.where = list(outer.modules), outer.where
-        self.trainable_read = outer.trainable_read
-        self.names = outer.names
-        self.captured: dict[Value, Tensor] = {}
-        """Outer value -> the constant of the body that stands for it."""
-        self.carries: list[tuple[Tensor, Tensor]] = []
-        """(initial value, a tensor of `outer`; the old carry, an input of the body)."""
-        self.elements: list[tuple[Tensor, Tensor]] = []
-        """(scanned value, a tensor of `outer`; its element, an input of the body)."""
-        self._iteration: Tensor | None = None
+    def step(carry: Any, _: Any) -> tuple[Any, None, Tensor]:
+        goes_on, own = carry
+        new = tree.map_leaves(lambda _, leaf: as_tensor(leaf), body_fun(own))
+        check_carry("while_loop", own, new)
+        return (_bool("while_loop: cond_fun", cond_fun(new)), new), None, goes_on
 
-    def carry(self, name: str, initial: Tensor) -> Tensor:
-        """Return the body's input for a carry that starts as `initial`, an outer tensor."""
-        tensor = self._symbol(f"carry.{name}" if name else "carry", initial.value.type)
-        self.carries.append((self.outer.own(initial), tensor))
-        return tensor
+    first = tree.map_leaves(lambda _, leaf: as_tensor(leaf), init)
+    begins = _bool("while_loop: cond_fun", cond_fun(first))
+    return run_scan(step, (begins, first), length=int(limit), name="while_loop")[0][1]
 
-    def element(self, name: str, scanned: Tensor) -> Tensor:
-        """Return the body's input for one element of `scanned`, an outer tensor."""
-        whole = scanned.value.type
-        tensor = self._symbol(f"x.{name}" if name else "x", Type(whole.shape[1:], whole.dtype))
-        self.elements.append((self.outer.own(scanned), tensor))
-        return tensor
 
-    def _symbol(self, name: str, type: Type) -> Tensor:
-        return Tensor(Value(self.fresh(f"{self.name}.{name}"), type), self)
+def fori_loop(
+    lower: Any,
+    upper: Any,
+    body_fun: Callable[[Any, Any], Any],
+    init: Any,
+    limit: int | None = None,
+) -> Any:
+    """Run a loop `carry = body_fun(i, carry)` for i = lower, ..., upper - 1.
 
-    def own(self, tensor: Tensor) -> Tensor:
-        """Return `tensor` in the body, as a constant if it belongs to the surrounding builder."""
-        if tensor.builder is self:
-            return tensor
-        source = self.outer.own(tensor)
-        if source.value not in self.captured:
-            name = self.fresh(f"{self.name}.{source.value.name}")
-            self.captured[source.value] = Tensor(Value(name, source.value.type), self)
-        return self.captured[source.value]
+    The body is traced and compiled once.
 
-    def read_state(self, buffer: StateBuffer, name: str = "state") -> Tensor:
-        return self.own(self.outer.read_state(buffer, name))
+    Args:
+        lower: The first i: an integer, or a tensor i64 [] or i32 [].
+        upper: The end, exclusive, in the same way.
+        body_fun: A function of i, a tensor, and the carry that returns the next carry, of the same
+            structure, shapes and dtypes.
+        init: The first carry: a tensor, or tuples, lists and dicts of tensors.
+        limit: The most iterations, for bounds that are tensors; see `while_loop`.
 
-    def contents(self, buffer: StateBuffer) -> Tensor:
-        return self.own(self.outer.contents(buffer))
+    Returns:
+        The last carry.
 
-    def note_read(self, parameter: Any) -> None:
-        self.outer.note_read(parameter)
+    Raises:
+        GraphError: The carry changes its structure or type, a bound is no integer, or bounds that
+            are tensors have no limit.
 
-    def latest(self, buffer: StateBuffer) -> Tensor | None:
-        new = self.outer.latest(buffer)
-        return None if new is None else self.own(new)
+    Example:
+        >>> power = lambda x: graphc.fori_loop(0, 10, lambda i, y: y * x, 1.0)
+        >>> graphc.compile(power, graphc.spec(()))(np.float32(2))
+        array(1024., dtype=float32)
+    """
+    if is_integer(lower) and is_integer(upper):
 
-    def type_of(self, buffer: StateBuffer) -> Type:
-        return self.outer.type_of(buffer)
+        def step(carry: Any, i: Tensor) -> tuple[Any, None, None]:
+            return body_fun(i, carry), None, None
 
-    def update(self, old: Tensor, new: Tensor) -> None:
+        numbers = arange(int(lower), max(int(lower), int(upper)))
+        return run_scan(step, init, numbers, name="fori_loop")[0]
+    if limit is None:
+        raise error("fori_loop: bounds that are tensors need limit=, the most iterations")
+    begin, end = as_tensor(lower), as_tensor(upper)
+    for bound in (begin, end):
+        if bound.shape or bound.dtype not in ("i32", "i64"):
+            raise error(f"fori_loop: expected bounds i32[] or i64[], got {bound.value.type}")
+
+    def body(carry: Any) -> Any:
+        i, own = carry
+        return i + 1, body_fun(i, own)
+
+    return while_loop(lambda carry: carry[0] < end, body, (begin, init), limit)[1]
+
+
+def cond(
+    pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any
+) -> Any:
+    """Return `true_fun(*operands)` if `pred`, else `false_fun(*operands)`.
+
+    Both are computed and one is dropped, so that the time does not depend on data. A gradient is
+    that of the branch that is taken: what the other would give, such as NaN, has no part in it. A
+    Python bool decides while the function is traced. In a `vmap` each sample takes its own branch.
+
+    Args:
+        pred: A bool [], or a Python bool.
+        true_fun: A function of the operands. Both may read tensors and parameters from outside.
+        false_fun: Another, whose results have the same structure, shapes and dtypes.
+        *operands: The arguments: tensors, modules, anything.
+
+    Returns:
+        The results of the branch: a tensor, or tuples, lists and dicts of tensors.
+
+    Raises:
+        GraphError: `pred` is no bool [], or the results of the branches differ in structure, shapes
+            or dtypes.
+
+    Example:
+        >>> f = lambda x: graphc.cond(x > 0, lambda x: graphc.log(x), lambda x: x - 1, x)
+        >>> f = graphc.compile(f, graphc.spec(()))
+        >>> f(np.float32(1)), f(np.float32(-1))
+        (array(0., dtype=float32), array(-2., dtype=float32))
+    """
+    if isinstance(pred, bool):
+        return (true_fun if pred else false_fun)(*operands)
+    chosen = _bool("cond: pred", pred)
+    first = _branch(chosen, true_fun, operands)
+    second = _branch(logical_not(chosen), false_fun, operands)
+    if tree.structure(first) != tree.structure(second):
         raise error(
-            "scan: its function expected no side effects, got an update of state "
-            "(running statistics of a norm layer?); return new values as the carry"
+            f"cond: true_fun returns {tree.structure(first)}, "
+            f"false_fun returns {tree.structure(second)}"
         )
+    others = iter([leaf for _, leaf in tree.leaves(second)])
 
-    def random_step(self) -> tuple[int, int, Tensor]:
-        """Return a random key like the outer builder's, whose counter differs in each iteration."""
-        with self.outer.building():
-            seed, number, counter = self.outer.random_step()
-            if self._iteration is None:
-                (iota,) = self.outer.emit(ops.Iota((self.length,), 0))
-                self._iteration = self.element("t", iota)
-        return seed, number, self.own(counter) * self.length + self._iteration
+    def choose(path: str, one: Tensor) -> Tensor:
+        other = next(others)
+        if one.value.type != other.value.type:
+            place = f" at {path}" if path else ""
+            raise error(
+                f"cond: true_fun returns {one.value.type}{place}, "
+                f"false_fun returns {other.value.type}"
+            )
+        return where(chosen, one, other)
 
-    def random_offset(self) -> Tensor | None:
-        key = self.outer.random_offset()
-        return None if key is None else self.own(key)
+    return tree.map_leaves(choose, first)
 
-    def emit(self, op: Op, *inputs: Tensor, name: str = "") -> tuple[Tensor, ...]:
-        return super().emit(op, *map(self.own, inputs), name=name)
 
-    def emit_scan(
-        self, carries: list[Tensor], stacks: list[Tensor], reverse: bool, recompute: bool
-    ) -> tuple[Tensor, ...]:
-        """Append the scan to the surrounding builder; the body returns the given tensors."""
-        constants = list(self.captured.values())
-        inputs = [*constants, *(t for _, t in self.carries), *(t for _, t in self.elements)]
-        self.inputs = [t.value for t in inputs]
-        watched = self.watched()
-        body = self.graph([*carries, *stacks, *(w.tensor for w in watched)])
-        op = Scan(body, self.length, len(self.carries), len(self.elements), reverse, recompute)
-        sources = [Tensor(v, self.outer) for v in self.captured]
-        sources += [t for t, _ in (*self.carries, *self.elements)]
-        results = self.outer.emit(op, *sources)
-        own = len(results) - len(watched)
-        self.hand_on(results[own:])
-        return results[:own]
+def _branch(runs: Tensor, fn: Callable[..., Any], operands: Sequence[Any]) -> Any:
+    """Return what `fn` returns: a loop of one iteration, or of none where `runs` is false."""
+    body = BodyBuilder(current_builder(), 1, "cond")
+    with body.building():
+        found = tree.map_leaves(lambda _, leaf: body.own(as_tensor(leaf)), fn(*operands))
+        guard = body.own(runs)
+    leaves = [leaf for _, leaf in tree.leaves(found)]
+    if not leaves:
+        return found
+    results = iter(body.emit_scan([], leaves, False, False, guard))
+    return tree.map_leaves(lambda _, __: next(results)[0], found)
 
-    def watched(self) -> list[Any]:
-        """Return the tensors of this builder that bounds checks and `show` watch."""
-        return [*(self.bounds or ()), *self.shown]
 
-    def hand_on(self, tensors: Sequence[Tensor]) -> None:
-        """Make the surrounding builder watch `tensors` of its own instead of those watched here."""
-        found = [replace(w, tensor=t) for w, t in zip(self.watched(), tensors, strict=True)]
-        count = len(self.bounds or ())
-        if self.outer.bounds is not None:
-            self.outer.bounds += found[:count]
-        self.outer.shown += found[count:]
+def _bool(name: str, found: Any) -> Tensor:
+    tensor = as_tensor(found)
+    if tensor.shape or tensor.dtype != "bool":
+        raise error(f"{name} expected a bool[], got {tensor.value.type}")
+    return tensor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TypeGuard
 
@@ -113,6 +114,11 @@ def promoted_dtype(operands: Sequence[Tensor | float]) -> str:
 
 def result_dtype(*classes: Sequence[str]) -> str:
     """Return the dtype of a result from its operands' dtypes, most important class first."""
+    return _result_dtype(*map(tuple, classes))
+
+
+@functools.lru_cache(maxsize=1024)
+def _result_dtype(*classes: tuple[str, ...]) -> str:
     found = ""
     for dtypes in classes:
         for highest in _joined(dtypes):

@@ -25,13 +25,16 @@ def through_bodies(function: Pass, inside: Pass | None = None) -> Pass:
     """
 
     def run(graph: Graph, target: Target) -> Graph:
-        return unique_names(_apply(function, inside or function, graph, target))
+        changed = _apply(function, inside or function, graph, target)
+        return graph if changed is graph else unique_names(changed)
 
     run.__doc__ = function.__doc__
     return run
 
 
 def _apply(function: Pass, inside: Pass, graph: Graph, target: Target) -> Graph:
+    if next(bodies(graph), None) is None:
+        return function(graph, target)
     state = dict.fromkeys(graph.state)
     nodes = []
     for node in graph.nodes:
@@ -39,14 +42,18 @@ def _apply(function: Pass, inside: Pass, graph: Graph, target: Target) -> Graph:
             node = _inside(inside, node, node.op, target)
             state.update((outer, None) for own, outer in Scan.bind(node).constants if outer == own)
         nodes.append(node)
-    return function(replace(graph, state=tuple(state), nodes=tuple(nodes)), target)
+    if any(new is not old for new, old in zip(nodes, graph.nodes, strict=True)):
+        graph = replace(graph, state=tuple(state), nodes=tuple(nodes))
+    return function(graph, target)
 
 
 def _inside(function: Pass, node: Node, op: Scan, target: Target) -> Node:
     constants, *moving = op.split_inputs(node.inputs)
     source = dict(zip(op.constants, constants, strict=True))
-    body = replace(op.body, inputs=(*op.old_carries, *op.elements), state=tuple(source))
-    body = _apply(function, function, body, target)
+    before = replace(op.body, inputs=(*op.old_carries, *op.elements), state=tuple(source))
+    body = _apply(function, function, before, target)
+    if body is before:
+        return node
     inputs = (*(source.get(v, v) for v in body.state), *(v for part in moving for v in part))
     body = replace(body, inputs=(*body.state, *body.inputs), state=())
     return replace(node, op=replace(op, body=body), inputs=inputs)

@@ -11,9 +11,10 @@ import numpy as np
 from graphc.base.errors import GraphError
 from graphc.ir import Graph, Layout, Node, Type, Value, verify
 from graphc.ir.interpret import evaluate
-from graphc.ir.vocabulary import Tensors, Vocabulary
+from graphc.ir.vocabulary import Tensor, Tensors, Vocabulary
 from graphc.ops.axes import Axes, repeated
 from graphc.ops.base import Array, Flags, Op
+from graphc.ops.loops.samples import guarded_samples
 
 _T = TypeVar("_T")
 Pairs = tuple[tuple[Value, Value], ...]
@@ -30,6 +31,10 @@ class Scan(Op):
     stacked: the node's outputs are the last carries, then the stacks, in which iteration t wrote
     element t. The body has no state, and the names of its values are unique in the whole program.
 
+    The last output of a `guarded` body is one of its inputs, a bool []. An iteration that finds it
+    false is skipped: it leaves the carries as they are and zeros in its elements of the stacks.
+    What a skipped iteration would compute is never read.
+
     With `recompute`, what an iteration makes of its elements is made in it, and its gradient makes
     it again: nothing but carries and stacks is ever there for all iterations.
 
@@ -43,6 +48,7 @@ class Scan(Op):
     xs: int
     reverse: bool = False
     recompute: bool = False
+    guarded: bool = False
     name: ClassVar[str] = "scan"
     widens: ClassVar[bool] = False
     is_planned: ClassVar[bool] = True
@@ -63,7 +69,12 @@ class Scan(Op):
                     f"scan: the carry %{before.name} begins as {before.type}, "
                     f"an iteration makes it {after.type}"
                 )
-        ends, stacks = self.split_outputs([v.type for v in self.body.outputs])
+        if self.guard is not None:
+            if self.guard.type != Type((), "bool"):
+                raise GraphError(f"scan: its guard is a bool[], got {self.guard.type}")
+            if self.guard not in self.body.inputs:
+                raise GraphError(f"scan: its guard is an input of the body, got {self.guard}")
+        ends, stacks = self.split_outputs([v.type for v in self.results])
         return (*ends, *(stacked(t, self.length) for t in stacks))
 
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
@@ -71,7 +82,11 @@ class Scan(Op):
         stacks: list[list[Array]] = [[] for _ in self.stacks]
         for t in reversed(range(self.length)) if self.reverse else range(self.length):
             results, _ = evaluate(self.body, (*constants, *carries, *(x[t] for x in scanned)))
-            carries, made = self.split_outputs(results)
+            made: Sequence[Array]
+            if self.guarded and not results[-1]:
+                made = [np.zeros(v.type.shape, v.type.numpy_dtype) for v in self.stacks]
+            else:
+                carries, made = self.split_outputs(results[: len(self.results)])
             for stack, element in zip(stacks, made, strict=True):
                 stack.append(element)
         ys = (np.stack(stack[::-1] if self.reverse else stack) for stack in stacks)
@@ -92,20 +107,25 @@ class Scan(Op):
         ]
         constants, initial, scanned = self.split_inputs(begin)
         _, carried, moving = self.split_inputs(flags)
+        xs = tuple(f.moved(x, 0, 1) if flag else x for x, flag in zip(scanned, moving, strict=True))
+        if self.guard is not None and flags[self.body.inputs.index(self.guard)]:
+            ends, ys = guarded_samples(f, self, [*constants, *initial, *xs], flags, size)
+            return [*ends, *(f.moved(y, 1, 0) for y in ys)]
         stacks: list[bool] = []
 
-        def step(carries: Tensors, elements: Tensors) -> tuple[Tensors, Tensors]:
+        def step(carries: Tensors, elements: Tensors) -> tuple[Tensors, Tensors, Tensor | None]:
             results = f.samples(self.body, [*constants, *carries, *elements], flags, size)
-            ends, made = self.split_outputs(results)
+            ends, made = self.split_outputs(results[: len(self.results)])
             new = [
                 repeated(f, x, size) if flag and not own else x
                 for (x, own), flag in zip(ends, carried, strict=True)
             ]
             stacks.extend(own for _, own in made)
-            return tuple(new), tuple(x for x, _ in made)
+            guard = results[-1][0] if self.guarded else None
+            return tuple(new), tuple(x for x, _ in made), guard
 
-        xs = tuple(f.moved(x, 0, 1) if flag else x for x, flag in zip(scanned, moving, strict=True))
-        ends, ys = f.scan(step, tuple(initial), xs, self.reverse, self.length, self.recompute)
+        how = self.reverse, self.length, self.recompute
+        ends, ys = f.guarded_scan(step, tuple(initial), xs, *how)
         wide = [x if flag else repeated(f, x, size) for x, flag in zip(ends, carried, strict=True)]
         pairs = zip(ys, stacks, strict=True)
         return [*wide, *(f.moved(y, 1, 0) if s else repeated(f, y, size) for y, s in pairs)]
@@ -113,14 +133,15 @@ class Scan(Op):
     def _varying(self, stacked: Flags) -> list[bool]:
         """Return which of the body's inputs differ between samples.
 
-        A carry does if an iteration makes it differ.
+        A carry does if an iteration makes it differ, and every carry if the guard does.
         """
         constants, carries, elements = self.split_inputs(list(stacked))
         while True:
             flags = [*constants, *carries, *elements]
             differ = varying(self.body, flags)
+            every = self.guard is not None and self.guard in differ
             pairs = zip(carries, self.new_carries, strict=True)
-            before, carries = carries, [flag or new in differ for flag, new in pairs]
+            before, carries = carries, [flag or every or new in differ for flag, new in pairs]
             if carries == before:
                 return flags
 
@@ -162,6 +183,16 @@ class Scan(Op):
         return items[: self.carries], items[self.carries :]
 
     @property
+    def results(self) -> tuple[Value, ...]:
+        """The body's outputs without the guard."""
+        return self.body.outputs[:-1] if self.guarded else self.body.outputs
+
+    @property
+    def guard(self) -> Value | None:
+        """The value of the body that says whether an iteration runs."""
+        return self.body.outputs[-1] if self.guarded else None
+
+    @property
     def constants(self) -> Sequence[Value]:
         """The body's inputs that are the same in every iteration."""
         return self.split_inputs(self.body.inputs)[0]
@@ -179,12 +210,12 @@ class Scan(Op):
     @property
     def new_carries(self) -> Sequence[Value]:
         """The body's outputs that the next iteration reads."""
-        return self.split_outputs(self.body.outputs)[0]
+        return self.split_outputs(self.results)[0]
 
     @property
     def stacks(self) -> Sequence[Value]:
         """The body's outputs that are stacked."""
-        return self.split_outputs(self.body.outputs)[1]
+        return self.split_outputs(self.results)[1]
 
     @staticmethod
     def bind(node: Node) -> BoundScan:
@@ -194,7 +225,7 @@ class Scan(Op):
         constants, old, elements = op.split_inputs(
             list(zip(op.body.inputs, node.inputs, strict=True))
         )
-        new, stacks = op.split_outputs(list(zip(op.body.outputs, node.outputs, strict=True)))
+        new, stacks = op.split_outputs(list(zip(op.results, node.outputs, strict=True)))
         pairs = zip(old, new, strict=True)
         carries = tuple(Carry(b, a, first, last) for (b, first), (a, last) in pairs)
         return BoundScan(node, op, tuple(constants), carries, tuple(elements), tuple(stacks))
@@ -225,6 +256,11 @@ class BoundScan:
     scanned: Pairs
     stacks: Pairs
 
+    @property
+    def guards(self) -> tuple[Value, ...]:
+        """The guard, if there is one."""
+        return () if self.op.guard is None else (self.op.guard,)
+
     def rebuilt(self, nodes: Iterable[Node] | None = None) -> Node:
         """Return the node with these constants, carries, scanned values and stacks.
 
@@ -237,7 +273,7 @@ class BoundScan:
             self.op.body,
             inputs=tuple(inner for inner, _ in inputs),
             nodes=self.op.body.nodes if nodes is None else tuple(nodes),
-            outputs=tuple(inner for inner, _ in outputs),
+            outputs=(*(inner for inner, _ in outputs), *self.guards),
         )
         return replace(
             self.node,

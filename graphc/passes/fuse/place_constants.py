@@ -32,6 +32,8 @@ def place_constants(graph: Graph, target: Target) -> Graph:
             source = replace(value, name=names.fresh(value.name))
             nodes.append(replace(node, outputs=(source,)))
             nodes.append(Node(StopGradient(), (source,), (value,), node.where))
+    if not placed and len(nodes) == len(graph.nodes):
+        return graph
     state = tuple(dict.fromkeys((*graph.state, *placed.values())))
     return substitute(replace(graph, state=state), nodes, placed)
 

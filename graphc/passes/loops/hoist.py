@@ -8,7 +8,8 @@ of the weights: their terms are stacked, and one contraction adds them up. (Appl
 Blunsom, Optimizing Performance of Recurrent Neural Networks on GPUs, 2016, sections 3.1 and 3.2,
 do this by hand.)
 
-Out of a scan that is to `recompute` goes only what depends on constants alone.
+Out of a scan that is to `recompute` goes only what depends on constants alone, and out of a guarded
+one nothing, since its iterations may be skipped.
 
 Each scan is rebuilt once, the innermost first, and what moves leaves its body: the number of nodes
 in loops falls with every move.
@@ -51,8 +52,12 @@ def _hoist(graph: Graph, names: Names) -> Graph:
     for node in graph.nodes:
         node = replace(node, inputs=tuple(resolve(v, substitution) for v in node.inputs))
         if isinstance(node.op, Scan) and node.op.length:
-            body = _hoist(node.op.body, names)
-            node = _with_views(replace(node, op=replace(node.op, body=body)), origin, builder)
+            op = replace(node.op, body=_hoist(node.op.body, names))
+            node = replace(node, op=op)
+            if op.guarded:
+                builder.nodes.append(node)
+                continue
+            node = _with_views(node, origin, builder)
             node = split_concats(node, builder)
             with builder.building(), builder.at(node.where):
                 _Loop(builder, node, substitution).rebuild()

@@ -56,9 +56,19 @@ def _pairs(graph: Graph) -> list[tuple[Value, Value]]:
             source = producers.get(value)
             if source is not None and isinstance(source.op, Scan):
                 same = source.op.length == node.op.length
+                same = same and _guarded_alike(source, node)
                 if same and source.op.reverse != node.op.reverse:
                     found[source.outputs[0], node.outputs[0]] = None
     return list(found)
+
+
+def _guarded_alike(forward: Node, backward: Node) -> bool:
+    """Whether two scans skip the same iterations, in which nothing is stored."""
+    ahead, behind = Scan.bind(forward), Scan.bind(backward)
+    if not ahead.guards or not behind.guards:
+        return not ahead.guards and not behind.guards
+    own = {outer for inner, outer in ahead.stacks if inner == ahead.guards[0]}
+    return any(inner == behind.guards[0] and outer in own for inner, outer in behind.scanned)
 
 
 class _Pair:

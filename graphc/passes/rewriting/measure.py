@@ -22,12 +22,15 @@ second number, for which a reshape doubles and everything else adds 1.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from graphc.base.errors import PlanError
 from graphc.ir import Graph, Node, Value
 from graphc.ops.loops.scan import bodies
 from graphc.ops.view import PermuteDims, Reshape
 
 Weight = tuple[int, int]
+Measure = tuple[int, int, int]
 
 OP, BARRIER = 64, 16
 """What an op weighs, and what a reshape of a product beside it adds; reasons stand above."""
@@ -43,13 +46,20 @@ class Weights:
 
     def add(self, node: Node) -> None:
         """Weigh the outputs of `node`, whose operands were added before it."""
-        self._weights.update(dict.fromkeys(node.outputs, self.of_node(node)))
+        weight = self.of_node(node)
+        for value in node.outputs:
+            self._weights[value] = weight
         if isinstance(node.op, Reshape):
             self._roots[node.output] = self.root(node.inputs[0])
-        shape = node.outputs[0].type.shape
-        made = any(v in self._products and v.type.shape == shape for v in node.inputs)
-        if node.op.contracts or (node.op.pointwise and made):
+        if node.op.contracts or (node.op.pointwise and self._reads_product(node)):
             self._products.update(node.outputs)
+
+    def _reads_product(self, node: Node) -> bool:
+        """Whether an operand of its output's shape is a product."""
+        if self._products.isdisjoint(node.inputs):
+            return False
+        shape = node.outputs[0].type.shape
+        return any(v in self._products and v.type.shape == shape for v in node.inputs)
 
     def of(self, value: Value) -> Weight:
         """The weight of a value."""
@@ -67,8 +77,10 @@ class Weights:
         if isinstance(node.op, PermuteDims):
             return 2 * first, second + 1
         if node.op.pointwise:
-            shape = node.output.type.shape
-            barrier = any(v.type.shape == shape and self.is_barrier(v) for v in node.inputs)
+            barrier = False
+            if self.any_reshaped(node.inputs):
+                shape = node.output.type.shape
+                barrier = any(v.type.shape == shape and self.is_barrier(v) for v in node.inputs)
             return 2 * first + OP + BARRIER * barrier, second + 1
         if node.op.is_loop and not node.inputs:
             return 2 * OP, 1
@@ -82,12 +94,16 @@ class Weights:
         """Whether `value` is a reshape of a contraction's product."""
         return value in self._roots and self.is_product(self._roots[value])
 
+    def any_reshaped(self, values: Sequence[Value]) -> bool:
+        """Whether a reshape makes one of `values`."""
+        return not self._roots.keys().isdisjoint(values)
+
     def root(self, value: Value) -> Value:
         """Where the reshapes that lead to `value` begin."""
         return self._roots.get(value, value)
 
 
-def measure(graph: Graph) -> tuple[int, int, int]:
+def measure(graph: Graph) -> Measure:
     """The weight of the results, and what sharing and dead code add to it: nodes and operands."""
     weights = Weights()
     for node in graph.nodes:

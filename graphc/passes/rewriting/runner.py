@@ -25,8 +25,10 @@ def run_passes(
         begin, before = time.perf_counter(), len(graph.nodes)
         try:
             with stage(name):
-                graph = function(graph, target)
-                verify(graph)
+                changed = function(graph, target)
+                if changed is not graph:
+                    verify(changed)
+                graph = changed
         except Exception as error:
             error.add_note(f"in pass {name}")
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -68,7 +69,9 @@ def twice_negative(node: Node, inner: Node, sweep: Sweep) -> Value | None:
 
 def neutral_element(node: Node, sweep: Sweep) -> Value | None:
     """x op element is x, exactly. A negative zero is not the element 0: -0.0 - -0.0 is 0.0."""
-    element, places = node.op.neutral or (0.0, ())
+    if node.op.neutral is None:
+        return None
+    element, places = node.op.neutral
     for place in places:
         array = sweep.constant(node.inputs[place])
         other = node.inputs[1 - place]
@@ -145,6 +148,8 @@ def sum_of_nothing(node: Node, sweep: Sweep) -> Value | None:
 
 def without_broadcasts(node: Node, sweep: Sweep) -> Value | None:
     """Pointwise ops broadcast by themselves: read what a broadcast_to read."""
+    if BroadcastTo not in sweep.kinds:
+        return None
     inputs = []
     for value in node.inputs:
         producer = sweep.producer(value)
@@ -184,4 +189,10 @@ def rules_of(op: Op) -> tuple[Rule, ...]:
     Each returns a value equal to the node's output, from earlier or new nodes, that weighs less
     (`measure.py`); or None to keep the node.
     """
-    return tuple(rule for base in type(op).__mro__ for rule in RULES.get(base, ()))
+    kind: Any = type(op)
+    return _rules_of(kind)
+
+
+@functools.cache
+def _rules_of(kind: Any) -> tuple[Rule, ...]:
+    return tuple(rule for base in kind.__mro__ for rule in RULES.get(base, ()))

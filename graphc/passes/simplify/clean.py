@@ -15,10 +15,11 @@ import numpy as np
 
 from graphc.base.target import Target
 from graphc.ir import Graph, Node, Value
+from graphc.ir.graph import remembered
 from graphc.ir.rewrite import drop_dead, names_of, reading, resolve, substitute
 from graphc.ops.base import Op
 from graphc.ops.constant import Constant
-from graphc.passes.rewriting.measure import measure, must_fall
+from graphc.passes.rewriting.measure import Measure, measure, must_fall
 from graphc.passes.simplify.algebra import rules_of
 from graphc.passes.simplify.prune_scans import prune_scans
 from graphc.passes.simplify.sweep import Sweep
@@ -38,22 +39,32 @@ def clean(graph: Graph, target: Target) -> Graph:
 
 
 def _until_stable(name: str, graph: Graph, differentiates: bool) -> Graph:
-    before = measure(graph)
-    while True:
+    before: Measure | None = None
+    while name not in _left_alone_by(graph):
         cleaned = prune_scans(drop_dead(_sweep(name, graph, differentiates)))
         if cleaned == graph:
-            return graph
-        after = measure(cleaned)
+            _left_alone_by(graph).add(name)
+            break
+        before, after = before or measure(graph), measure(cleaned)
         must_fall(name, "a sweep", before, after, graph.nodes[-1])
         graph, before = cleaned, after
+    return graph
+
+
+@remembered
+def _left_alone_by(graph: Graph) -> set[str]:
+    """Return the names of the passes of this file that are known to change nothing in a graph."""
+    return set()
 
 
 def _sweep(name: str, graph: Graph, differentiates: bool) -> Graph:
     sweep = Sweep(names_of(graph), _shared(graph))
     seen: dict[tuple[Op, tuple[Value, ...]], Node] = {}
     for original in graph.nodes:
-        inputs = tuple(resolve(v, sweep.substitution) for v in original.inputs)
-        node = reading(original, inputs)
+        node = original
+        if not sweep.substitution.keys().isdisjoint(original.inputs):
+            inputs = tuple(resolve(v, sweep.substitution) for v in original.inputs)
+            node = reading(original, inputs)
         stays = differentiates and node.op.stops_gradient
         replacement = None if stays else _replacement(name, node, sweep)
         if replacement is not None:
@@ -91,10 +102,13 @@ def fold(node: Node, sweep: Sweep) -> Value | None:
     """A constant in place of an op on constants alone."""
     if node.op.is_source or len(node.outputs) != 1:
         return None
+    arrays = []
+    for value in node.inputs:
+        array = sweep.constant(value)
+        if array is None:
+            return None
+        arrays.append(array)
     if node.output.type.size > FOLD_LIMIT:
-        return None
-    arrays = [a for v in node.inputs if (a := sweep.constant(v)) is not None]
-    if len(arrays) != len(node.inputs):
         return None
     if node.output.type.size > max((a.size for a in arrays), default=1):
         return None  # a broadcast of a scalar is better made where it is read

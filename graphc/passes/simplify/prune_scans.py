@@ -37,10 +37,10 @@ def _pruned(node: Node, used: set[Value], substitution: dict[Value, Value]) -> N
             stacks.setdefault(inner, output)
     body = loop.op.body
     live = {c.new for c in carries if c.last in used} | set(stacks)
-    needed = _needed(body, live)
+    needed = _needed(body, live.union(loop.guards))
     while more := {c.new for c in carries if c.old in needed and c.new not in live}:
         live |= more
-        needed = _needed(body, live)
+        needed = _needed(body, live.union(loop.guards))
     return replace(
         loop,
         constants=tuple(p for p in constants if p[0] in needed),

@@ -24,6 +24,8 @@ def before_reshape(node: Node, sweep: Sweep) -> Value | None:
     stored besides the result, where another kernel may read both. Nothing is gained if a reshape of
     another contraction's product stays before the op.
     """
+    if not sweep.weights.any_reshaped(node.inputs):
+        return None
     shape = node.output.type.shape
     for value in node.inputs:
         inner = sweep.producer(value)
@@ -56,6 +58,8 @@ def of_reshapes(node: Node, sweep: Sweep) -> Value | None:
     So the kernel that makes one of them can compute the op too, as for the residual of a layer
     norm's gradient.
     """
+    if not sweep.weights.any_reshaped(node.inputs):
+        return None
     shape, root = node.output.type.shape, sweep.weights.root
     whole = [v for v in dict.fromkeys(node.inputs) if v.type.shape != ()]
     shapes = {root(v).type.shape for v in whole}

@@ -39,6 +39,7 @@ class Sweep:
 
     def add(self, node: Node) -> None:
         self.nodes.append(node)
-        self.producers.update(dict.fromkeys(node.outputs, node))
+        for value in node.outputs:
+            self.producers[value] = node
         self.weights.add(node)
         self.kinds.add(type(node.op))

@@ -48,7 +48,7 @@ def finish_of(body: Graph, nest: Nest, parts: int, width: int) -> Finish:
     """The epilogue on `parts` partial sums, which lie in the workspace in the output's order."""
     shape = _shape(body, nest)
     domain = Domain(shape, len(shape) - 1, width)
-    epilogue, _ = epilogue_of(body, nest, domain, domain.identity(), parts).merged()
+    epilogue, _ = epilogue_of(body, nest, domain, domain.identity(), parts).over()
     registers = math.prod(map(epilogue.domain.steps, range(epilogue.domain.rank)))
     size = nest.node.output.type.size
     return Finish(epilogue, max(1, min(size * parts // FINISH_CHUNK, registers)))

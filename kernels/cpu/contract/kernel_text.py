@@ -21,6 +21,8 @@ from graphc.kernels.cpu.contract.shape_text import SUMS, element, shape_lines
 from graphc.kernels.cpu.contract.sum_loops import SumLoops
 from graphc.kernels.cpu.contract.tile_schedule import TileSchedule
 from graphc.kernels.cpu.shared.kernel_source import argument_order, array_text, entry
+from graphc.kernels.loops.epilogues import epilogue_nest
+from graphc.kernels.loops.verify import verify_nest
 from graphc.kernels.program.body.statement import RegisterProgram
 from graphc.kernels.program.epilogue import Epilogue
 from graphc.kernels.program.nest import Nest, Read, Window
@@ -160,7 +162,8 @@ def functor(
     first: Iterable[str],
     fields: Iterable[str] = (),
 ) -> list[str]:
-    """The struct of an epilogue functor."""
+    """The struct of an epilogue functor, whose nest is proved."""
+    verify_nest(epilogue_nest(epilogue))
     lines = [f"struct {title} {{", _long(len(epilogue.program.statements) >= LONG)]
     lines += [f"    {f};" for f in fields]
     lines += [f"    {C_TYPES[v.type.dtype]}* {name};" for name, v in epilogue.used.items()]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from graphc.base.target import Target
@@ -152,30 +152,33 @@ def _sizes(roles: Roles) -> Iterator[tuple[int, int, int]]:
     elif roles.outer not in (None, roles.lane) and not roles.window:
         outer_sizes = [size for size in outer_sizes if size > 1]
     column_sizes = _axis_sizes(roles, roles.columns, registers // 2)
+    operands, limit = _operands(roles), registers
+    if roles.window or roles.moving:
+        limit = min(limit, MOST_WITH_ADDRESSES)
     for rows, outer, columns in itertools.product(row_sizes, outer_sizes, column_sizes):
         nv = outer * columns
         if roles.packed and roles.itemsize * roles.length * nv * roles.width > panel_bytes:
             continue
         mr = rows * sections
         sums = mr * nv * roles.registers * roles.sets
-        if (roles.window or roles.moving) and sums > MOST_WITH_ADDRESSES:
+        if sums > limit or sums + operands(mr, nv) > registers:
             continue
         if roles.window and (outer != roles.window[0][1] or columns % roles.window[1][1]):
             continue
-        if sums + _operands(roles, mr, nv) <= registers:
-            yield rows, outer, columns
+        yield rows, outer, columns
 
 
-def _operands(roles: Roles, mr: int, nv: int) -> int:
-    """Registers for operands: the operand with fewer registers is held, of the other one.
+def _operands(roles: Roles) -> Callable[[int, int], int]:
+    """Registers for operands of so many rows and columns: the operand with fewer registers is held,
+    of the other one.
 
     Where columns are held, a compiler keeps two rows at a time: without a register for the second
     it spills a sum (4 x 3 registers on AVX2, g++ 12: 1.4 times the time of 6 x 2)."""
     x = roles.registers if roles.lane_stride(roles.x) else 1
     y = roles.registers
-    halved = 2 if roles.lane_stride(roles.y) == 2 else 0  # registers to pick from, and by
-    product = 0 if roles.fuses_products else 1
-    return (mr * x + y if mr <= nv else 2 * x + nv * y) + halved + product
+    more = 2 if roles.lane_stride(roles.y) == 2 else 0  # registers to pick from, and by
+    more += 0 if roles.fuses_products else 1
+    return lambda mr, nv: (mr * x + y if mr <= nv else 2 * x + nv * y) + more
 
 
 def _amx_sizes(roles: Roles, panel_bytes: int) -> Iterator[tuple[int, int, int]]:

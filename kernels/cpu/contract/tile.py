@@ -115,7 +115,7 @@ class Roles:
         """Machine registers per register of `width` sums."""
         return self.itemsize // 4
 
-    @property
+    @cached_property
     def fuses_products(self) -> bool:
         """Whether one instruction multiplies and adds; not for integers."""
         return self.bytes or self.nest.node.output.type.dtype in ("f32", "f64")
@@ -147,7 +147,7 @@ class Roles:
             return self.lane_stride(x) == 1 and self.lane_stride(y) == 1
         return inner != self.lane and self.lane_stride(x) == 0
 
-    @property
+    @cached_property
     def bytes(self) -> bool:
         """Whether a two-byte element stands for two bytes (`byte_quads.py`)."""
         return self.nest.node.op.name == "matmul_bytes"

@@ -3,7 +3,7 @@ per cycle, four cycles of latency, and a cost per cache line."""
 
 from __future__ import annotations
 
-import itertools
+import functools
 import math
 
 from graphc.kernels.cpu.contract.tile import FEWEST_CHUNKS, PAGE, TILE, Roles
@@ -50,7 +50,11 @@ class TileCost:
 
     def __init__(self, roles: Roles, contiguous: int | None) -> None:
         nest, x, y = roles.nest, roles.x, roles.y
-        self.roles = roles
+        self.roles, self.sections, self.length = roles, roles.row_sections, roles.length
+        self.lanes_summed = roles.lanes_summed
+        self.loop = 2.5 if roles.length <= 8 or roles.length >= 32 else 4.0
+        self.loop += 4.0 if roles.moving else 0.0
+        self._tile = functools.cache(self.tile)
         self.outside = math.prod(roles.steps(a) for a in roles.sums)
         self.plain = math.prod(roles.steps(a) for a in nest.kept if a not in roles.spanned)
         self.extents = [
@@ -87,6 +91,7 @@ class TileCost:
         column = 0 if roles.packed or roles.columns is None else self._stride(y, roles.columns)
         self.y_ways = self._ways(column)
         self.x_laned = roles.lane_stride(x) != 0
+        self.y_lines, self.x_lines = self._lines(self.y_stride), self._lines(self.x_stride)
         self.store = 6.0 if roles.lanes_summed else 2.0 + (4 * roles.width if scattered else 0)
 
     def _load(self, read: Read) -> float:
@@ -117,22 +122,25 @@ class TileCost:
 
     def total(self, sizes: tuple[int, int, int]) -> float:
         """Cycles of all tiles of `sizes` (rows, outer, columns), partial ones included."""
-        choices = []
-        for size, extent in zip(sizes, self.extents, strict=True):
-            whole, rest = divmod(extent, size)
-            choices.append([(size, whole)] + ([(rest, 1)] if rest else []))
+        tile = self._tile
+        rows, outer, columns = map(_sizes_along, self.extents, sizes)
         return self.plain * sum(
-            r[1] * o[1] * c[1] * self.tile(r[0], o[0], c[0])
-            for r, o, c in itertools.product(*choices)
+            [
+                rows_times * outer_times * columns_times * tile(r, o, c)
+                for r, rows_times in rows
+                for o, outer_times in outer
+                for c, columns_times in columns
+            ]
         )
 
     def tile(self, rows: int, no: int, nc: int) -> float:
         """Cycles of one tile."""
         roles, nv = self.roles, no * nc
-        mr = rows * roles.row_sections
-        loads = mr * self.x_load + nv * self.y_load
+        sections, length = self.sections, self.length
+        mr = rows * sections
         lines = self.lines(mr, no, nc)
-        step = max(mr * nv * self.product, loads, 4.0, 1.6 * lines if roles.lanes_summed else 0.0)
+        least = 1.6 * lines if self.lanes_summed else 0.0
+        step = max(mr * nv * self.product, mr * self.x_load + nv * self.y_load, 4.0, least)
         step += 0.1 * lines + 0.15 * (mr + nv)
         if roles.amx:
             kept = roles.kept_rows(rows, nv)
@@ -141,15 +149,15 @@ class TileCost:
             passes = -(-self.extents[1] // no) * -(-self.extents[2] // nc)
             kept = passes > 1 and roles.kept_rows(rows, nv)
             step += COPIED / passes if kept else APART
-        loop = 2.5 if roles.length <= 8 or roles.length >= 32 else 4.0
-        loop += 4.0 if roles.moving else 0.0
         # What the epilogue reads and writes in each section lies powers of two apart.
-        store = self.store + (3.0 if roles.row_sections > 1 and roles.row_sections * nv > 8 else 0)
-        per_panel = self.rows_per_panel(rows, nc)
-        per_panel = min(per_panel, roles.kept_rows(rows, nv) or per_panel)
-        packing = self.packing and self.packing * nv / per_panel
+        store = self.store + (3.0 if sections > 1 and sections * nv > 8 else 0)
+        packing = self.packing
+        if packing:
+            per_panel = self.rows_per_panel(rows, nc)
+            per_panel = min(per_panel, roles.kept_rows(rows, nv) or per_panel)
+            packing = packing * nv / per_panel
         stores = mr * nv * roles.registers * store
-        return packing + self.outside * (roles.length * step + loop) + stores + 40
+        return packing + self.outside * (length * step + self.loop) + stores + 40
 
     def _amx_step(self, mr: int, nv: int, columns: int) -> float:
         """Cycles of one of the 16 steps that AMX tile registers take at once. An instruction takes
@@ -177,9 +185,9 @@ class TileCost:
     def lines(self, mr: int, no: int, nc: int) -> float:
         """Cache lines that one inner step touches first."""
         of_y = (1 if self.slides[0] else no) * (1 if self.slides[1] else nc)
-        lines = of_y * self._lines(self.y_stride)
+        lines = of_y * self.y_lines
         if self.x_laned:
-            return lines + mr * self._lines(self.x_stride)
+            return lines + mr * self.x_lines
         together = min(mr, 1 + (mr - 1) * self.row_stride / self.line)
         if self.y_streams:
             lines += 6.0 * self.roles.registers * of_y
@@ -192,3 +200,9 @@ class TileCost:
         large strides, as prefetchers stay within a page."""
         stride *= self.roles.itemsize
         return self.roles.registers * (3.0 if stride >= PAGE else 1.3 if stride > 256 else 1.0)
+
+
+def _sizes_along(extent: int, size: int) -> tuple[tuple[int, int], ...]:
+    """The sizes of tiles along an axis, each with how often it occurs."""
+    whole, rest = divmod(extent, size)
+    return ((size, whole), (rest, 1)) if rest else ((size, whole),)

@@ -8,6 +8,7 @@ one product after the other, channel by channel.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -58,7 +59,7 @@ def by_channels(nest: Nest) -> bool:
 def lower_conv_channels(node: KernelNode, nest: Nest, target: Target) -> Kernel:
     """The kernel of a fused convolution or data gradient with channels in the lanes."""
     epilogue = tile_epilogue(node.body, nest, K, target.lanes)
-    loops = _ChannelLoops(rows_as_one(nest, epilogue), target)
+    loops = _channel_loops(rows_as_one(nest, epilogue), target)
     lines = [
         "using namespace graphc::channels;",
         "",
@@ -80,7 +81,7 @@ def lower_conv_channels(node: KernelNode, nest: Nest, target: Target) -> Kernel:
 def direct_cycles(node: KernelNode, nest: Nest, target: Target) -> float:
     """Estimated cycles of the kernel of `lower_conv_channels`."""
     epilogue = tile_epilogue(node.body, nest, K, target.lanes)
-    return _ChannelLoops(rows_as_one(nest, epilogue), target).cycles
+    return _channel_loops(rows_as_one(nest, epilogue), target).cycles
 
 
 def rows_as_one(nest: Nest, epilogue: Epilogue) -> Nest:
@@ -234,6 +235,12 @@ class _ChannelLoops:
             *inside(self.rows, self.columns, (P, R), (Q, S)),
             "};",
         ]
+
+
+@functools.lru_cache(maxsize=1024)
+def _channel_loops(nest: Nest, target: Target) -> _ChannelLoops:
+    """The loops of all equal nests: layers repeat."""
+    return _ChannelLoops(nest, target)
 
 
 def products_per_step(nest: Nest, target: Target) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from graphc.base.target import Target
 from graphc.ir import Graph, Value
+from graphc.ir.graph import remembered
 from graphc.kernels.cpu.shared.kernel_source import (
     argument_order,
     array_text,
@@ -62,12 +63,14 @@ def lower_pointwise(node: KernelNode, target: Target) -> Kernel:
     )
 
 
-def find_nests(body: Graph, width: int) -> list[PointwiseNest]:
+@remembered
+def find_nests(body: Graph, width: int) -> tuple[PointwiseNest, ...]:
     """The loop nests of a pointwise body, in the order of the outputs."""
     names = Identifiers()
     pointers = names.pointers(body)
     places = {v: i for i, v in enumerate(body.inputs)}
-    return [_vectorized(body, outputs, places, pointers, width) for outputs in group_outputs(body)]
+    groups = group_outputs(body)
+    return tuple(_vectorized(body, outputs, places, pointers, width) for outputs in groups)
 
 
 def _vectorized(

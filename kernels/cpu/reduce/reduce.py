@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import functools
-
 from graphc.ir import Graph
+from graphc.ir.graph import remembered
 from graphc.kernels.cpu.pointwise.pointwise import lane_cost
 from graphc.kernels.loops.reduction_orders import row_lanes
-from graphc.kernels.loops.rows import Rows, find_rows, reduced_shape
+from graphc.kernels.loops.rows import Rows, reduced_shape, rows_over
 from graphc.kernels.program.access import Domain
 
 
-@functools.lru_cache(maxsize=256)
+@remembered
 def vectorized_rows(body: Graph, width: int) -> Rows:
     """The rows of `body` with the cheapest axis in the lanes of those that the order allows."""
     shape = reduced_shape(body) or (1,)
-    choices = [find_rows(body, Domain(shape, lane, width)) for lane in row_lanes(body)]
+    choices = [rows_over(body, Domain(shape, lane, width)) for lane in row_lanes(body)]
     return min(choices, key=lambda r: sum(lane_cost(x.body.accesses, r.domain) for x in r.loops))
 
 

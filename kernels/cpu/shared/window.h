@@ -118,7 +118,7 @@ INLINE vec<T> max_pool2d_grad(const T* dy, const I* index, long h, long w) {
           convert<int32_t>(load<N, S::LANE>(index + p * S::ROW + q * S::COLUMN));
       const vec<T> share = select(as_mask(named == place),
                                   load<N, R::LANE>(dy + p * R::ROW + q * R::COLUMN), vec<T>{});
-      total = D::TILED ? share : total + share;  // which may be a negative zero
+      total += share;
     });
   } else
     for (int l = 0; l < N; l++)

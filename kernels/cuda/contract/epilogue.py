@@ -9,11 +9,12 @@ from graphc.kernels.cuda.contract.contract import Problem
 from graphc.kernels.cuda.shared.kernel_source import index_type, wrapped
 from graphc.kernels.cuda.shared.load_functors import split_loads
 from graphc.kernels.cuda.shared.runs import RUN, Runs, runs_of
+from graphc.kernels.loops.epilogues import epilogue_nest
+from graphc.kernels.loops.verify import verify_nest
 from graphc.kernels.program.access import AffineIndex, Domain
 from graphc.kernels.program.body.statement import Address, Call, Load, RegisterProgram, Store
 from graphc.kernels.program.epilogue import Epilogue
 from graphc.kernels.program.nest import Border
-from graphc.kernels.program.pointwise_nest import PointwiseNest
 from graphc.ops.pointwise.logic import C_TYPES
 
 PLACE = ("int batch", "int row", "int column")
@@ -40,6 +41,8 @@ def functor(
     or to those of sections; `sums` are added up of runs alone. `apart` from what it loads, which
     it may do before there are sums."""
     nest, index = problem.nest, index_type(body)
+    if not problem.limits:  # else indices may be those of padding
+        verify_nest(epilogue_nest(epilogue))
     merged, axes = _merged(problem, epilogue)
     indices = [nest.axes[group[-1]].name for group in axes]
     element = C_TYPES[nest.node.output.type.dtype]
@@ -170,7 +173,7 @@ def _merged(problem: Problem, epilogue: Epilogue) -> tuple[Epilogue, list[tuple[
     """The epilogue over as few axes as can be, and what kept axes each of them stands for."""
     kept = kept_axes(problem)
     kinds = [next(n for n, axes in enumerate(problem.kept) if i in axes) for i in kept]
-    merged, groups = epilogue.merged(kinds)
+    merged, groups = epilogue.over(kinds)
     return merged, [tuple(kept[d] for d in group) for group in groups]
 
 
@@ -186,8 +189,7 @@ def runs_of_sums(problem: Problem, epilogue: Epilogue, tails: bool = False) -> R
     tails = tails and nest.extents(axes[-1]) == nest.extents(columns)
     if nest.node.output.type.numpy_dtype.itemsize != 4 or padded:
         return None
-    part = PointwiseNest((), merged.domain, merged.program, merged.pointers)
-    return runs_of(part, merged.program, shortest=True, tails=tails)
+    return runs_of(merged, merged.program, shortest=True, tails=tails)
 
 
 def _index(problem: Problem, group: tuple[int, ...], name: str, index: str) -> str:

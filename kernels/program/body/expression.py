@@ -58,12 +58,14 @@ class BodyWriter(StatementWriter):
             assert at in self._given[value], f"{value} is read at {at}"
             return self._given[value][at]
         key = (value, indices, guards)
-        if key not in self._known:
+        register = self._known.get(key)
+        if register is None:
             if self._in_memory(value):
-                self._known[key] = self.load(value, value.type, indices, guards)
+                register = self.load(value, value.type, indices, guards)
             else:
-                self._compute(self.body.producers[value], value, indices, guards)
-        return self._known[key]
+                register = self._compute(self.body.producers[value], value, indices, guards)
+            self._known[key] = register
+        return register
 
     def bind(
         self,
@@ -136,22 +138,20 @@ class BodyWriter(StatementWriter):
         """The indices of a view's operand, where the view is read at `indices`."""
         return tuple(compose_index(a, indices, self.domain.rank) for a in index)
 
-    def _compute(self, node: Node, value: Value, indices: Indices, guards: Guards) -> None:
-        """Compute `value` at (indices, guards) and record its register in `_known`."""
+    def _compute(self, node: Node, value: Value, indices: Indices, guards: Guards) -> str:
+        """Compute `value` at (indices, guards); what its node computes besides is recorded."""
         op = node.op
         if op.name in SPECIAL:
             registers = SPECIAL[op.name](self, node, indices, guards)
             for output, register in zip(node.outputs, registers, strict=True):
                 self._known[output, indices, guards] = register
-            return
+            return self._known[value, indices, guards]
         if isinstance(op, View):
-            register = self._view(node, value, indices, guards)
-        elif isinstance(op, Source):
-            register = self._constant(value, op.reference()[0], indices, guards)
-        else:
-            assert isinstance(op, Pointwise), f"{op.name} is not part of a pointwise body"
-            register = self._pointwise(op, node, value, indices, guards)
-        self._known[value, indices, guards] = register
+            return self._view(node, value, indices, guards)
+        if isinstance(op, Source):
+            return self._constant(value, op.reference()[0], indices, guards)
+        assert isinstance(op, Pointwise), f"{op.name} is not part of a pointwise body"
+        return self._pointwise(op, node, value, indices, guards)
 
     def _view(self, node: Node, value: Value, indices: Indices, guards: Guards) -> str:
         """The register of a view, read through its operand."""

@@ -6,6 +6,7 @@ import functools
 import keyword
 import re
 from collections.abc import Iterable
+from functools import cached_property
 
 from graphc import ir
 from graphc.ir import Graph, Value
@@ -30,12 +31,13 @@ class Identifiers:
 class Pointers(dict[Value, str]):
     """Pointer identifiers by value."""
 
-    @functools.cached_property
+    @cached_property
     def values_by_name(self) -> dict[str, Value]:
         """The values by pointer identifier."""
         return {name: value for value, name in self.items()}
 
 
+@functools.lru_cache(maxsize=4096)
 def identifier(name: str) -> str:
     """`name` as a C identifier without double or outer underscores: d.conv1 -> d_conv1."""
     plain = re.sub(r"[^0-9A-Za-z]+", "_", name).strip("_") or "value"

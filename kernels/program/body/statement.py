@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from graphc.kernels.program.access import AffineAccess, merged
@@ -92,21 +93,21 @@ class Statement:
     arguments: tuple[Argument, ...]
     """What it uses."""
 
-    @property
+    @cached_property
     def operands(self) -> tuple[str, ...]:
         """The registers that it reads."""
-        return tuple(a for a in self.arguments if isinstance(a, str))
+        return tuple([a for a in self.arguments if isinstance(a, str)])
 
-    @property
+    @cached_property
     def accesses(self) -> tuple[AffineAccess, ...]:
         """The accesses in its arguments."""
-        found = (a.access if isinstance(a, Address) else a for a in self.arguments)
-        return tuple(a for a in found if isinstance(a, AffineAccess))
+        found = [a.access if isinstance(a, Address) else a for a in self.arguments]
+        return tuple([a for a in found if isinstance(a, AffineAccess)])
 
-    @property
+    @cached_property
     def pointers(self) -> tuple[str, ...]:
         """The memory that it reads or writes."""
-        return tuple(a.pointer for a in self.arguments if isinstance(a, Address))
+        return tuple([a.pointer for a in self.arguments if isinstance(a, Address)])
 
     @property
     def work(self) -> bool:

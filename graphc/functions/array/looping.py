@@ -1,0 +1,216 @@
+"""Loops under construction: the builder of a body, and the scan that the public loops are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from graphc import ops
+from graphc.functions.array.tensors import as_tensor, error, is_integer
+from graphc.ir import Type, Value, tree
+from graphc.ir.state import StateBuffer
+from graphc.ops.base import Op
+from graphc.ops.loops.scan import Scan
+from graphc.trace import Builder, Tensor, current_builder
+
+
+def run_scan(
+    fn: Callable[..., Any],
+    init: Any,
+    xs: Any = None,
+    reverse: bool = False,
+    length: int | None = None,
+    recompute: bool = False,
+    name: str = "scan",
+) -> tuple[Any, Any]:
+    """Append the loop of `scan` for a function that returns (carry, y, guard).
+
+    Iterations in which the guard, a bool [], is false leave the carry as it is and zeros in `y`.
+    There is no guard where it is None.
+    """
+    outer = current_builder()
+    first = tree.map_leaves(lambda _, leaf: as_tensor(leaf), init)
+    scanned = tree.map_leaves(lambda _, leaf: as_tensor(leaf), xs)
+    body = BodyBuilder(outer, length_of(scanned, length), name)
+    with body.building():
+        carry = tree.map_leaves(lambda path, leaf: body.carry(path, leaf), first)
+        element = tree.map_leaves(lambda path, leaf: body.element(path, leaf), scanned)
+        *result, guard = fn(carry, element)
+        new, y = (tree.map_leaves(lambda _, leaf: as_tensor(leaf), part) for part in result)
+        check_carry(name, first, new)
+        carries = [body.own(t) for _, t in tree.leaves(new)]
+        stacks = [body.own(t) for _, t in tree.leaves(y)]
+        own_guard = None if guard is None else body.own(guard)
+    results = iter(body.emit_scan(carries, stacks, reverse, recompute, own_guard))
+    last = tree.map_leaves(lambda _, __: next(results), new)
+    return last, tree.map_leaves(lambda _, __: next(results), y)
+
+
+def length_of(scanned: Any, length: int | None) -> int:
+    """The number of iterations: the first extent of all leaves, or `length`."""
+    found = {path: t.shape[:1] for path, t in tree.leaves(scanned)}
+    if () in found.values():
+        path = next(p for p, shape in found.items() if not shape)
+        raise error(f"scan: xs{_at(path)} is a scalar, expected a first axis to scan")
+    extents: set[int] = {shape[0] for shape in found.values()}
+    if length is not None:
+        if not is_integer(length) or length < 0:
+            raise error(f"scan: length expected a number of iterations, got {length!r}")
+        extents.add(int(length))
+    if len(extents) > 1:
+        shown = ", ".join(f"xs{_at(path)} {shape[0]}" for path, shape in found.items())
+        wanted = "" if length is None else f", length {length}"
+        raise error(f"scan: expected one number of iterations, got {shown}{wanted}")
+    if not extents:
+        raise error("scan: expected xs, or length=, got neither")
+    return extents.pop()
+
+
+def check_carry(name: str, old: Any, new: Any) -> None:
+    """Raise GraphError unless an iteration makes a carry of the type of the one before."""
+    if tree.structure(old) != tree.structure(new):
+        raise error(
+            f"{name}: the carry begins as {tree.structure(old)}, "
+            f"the function returns {tree.structure(new)}"
+        )
+    for (path, before), (_, after) in zip(tree.leaves(old), tree.leaves(new), strict=True):
+        if before.value.type != after.value.type:
+            raise error(
+                f"{name}: the carry{_at(path)} begins as {before.value.type}, "
+                f"the function returns {after.value.type}"
+            )
+
+
+def _at(path: str) -> str:
+    return f" at {path}" if path else ""
+
+
+def describe(result: Any) -> str:
+    """Return the class of what a function returned, with the size of a tuple."""
+    size = f" of {len(result)}" if isinstance(result, tuple) else ""
+    return f"{type(result).__name__}{size}"
+
+
+class BodyBuilder(Builder):
+    """Build the graph of a scan's body.
+
+    Tensors of the surrounding builder that the body reads become its constants. Names are unique
+    across both graphs.
+    """
+
+    def __init__(self, outer: Builder, length: int, kind: str = "scan") -> None:
+        super().__init__(outer.fresh(".".join([*outer.modules, kind])))
+        self.outer, self.length, self.kind = outer, length, kind
+        self.training, self.modes, self.seed = outer.training, outer.modes, outer.seed
+        self.bounds = None if outer.bounds is None else []
+        self.modules, self.where = list(outer.modules), outer.where
+        self.trainable_read = outer.trainable_read
+        self.names = outer.names
+        self.captured: dict[Value, Tensor] = {}
+        """Outer value -> the constant of the body that stands for it."""
+        self.carries: list[tuple[Tensor, Tensor]] = []
+        """(initial value, a tensor of `outer`; the old carry, an input of the body)."""
+        self.elements: list[tuple[Tensor, Tensor]] = []
+        """(scanned value, a tensor of `outer`; its element, an input of the body)."""
+        self._iteration: Tensor | None = None
+
+    def carry(self, name: str, initial: Tensor) -> Tensor:
+        """Return the body's input for a carry that starts as `initial`, an outer tensor."""
+        tensor = self._symbol(f"carry.{name}" if name else "carry", initial.value.type)
+        self.carries.append((self.outer.own(initial), tensor))
+        return tensor
+
+    def element(self, name: str, scanned: Tensor) -> Tensor:
+        """Return the body's input for one element of `scanned`, an outer tensor."""
+        whole = scanned.value.type
+        tensor = self._symbol(f"x.{name}" if name else "x", Type(whole.shape[1:], whole.dtype))
+        self.elements.append((self.outer.own(scanned), tensor))
+        return tensor
+
+    def _symbol(self, name: str, type: Type) -> Tensor:
+        return Tensor(Value(self.fresh(f"{self.name}.{name}"), type), self)
+
+    def own(self, tensor: Tensor) -> Tensor:
+        """Return `tensor` in the body, as a constant if it belongs to the surrounding builder."""
+        if tensor.builder is self:
+            return tensor
+        source = self.outer.own(tensor)
+        if source.value not in self.captured:
+            name = self.fresh(f"{self.name}.{source.value.name}")
+            self.captured[source.value] = Tensor(Value(name, source.value.type), self)
+        return self.captured[source.value]
+
+    def read_state(self, buffer: StateBuffer, name: str = "state") -> Tensor:
+        return self.own(self.outer.read_state(buffer, name))
+
+    def contents(self, buffer: StateBuffer) -> Tensor:
+        return self.own(self.outer.contents(buffer))
+
+    def note_read(self, parameter: Any) -> None:
+        self.outer.note_read(parameter)
+
+    def latest(self, buffer: StateBuffer) -> Tensor | None:
+        new = self.outer.latest(buffer)
+        return None if new is None else self.own(new)
+
+    def type_of(self, buffer: StateBuffer) -> Type:
+        return self.outer.type_of(buffer)
+
+    def update(self, old: Tensor, new: Tensor) -> None:
+        raise error(
+            f"{self.kind}: its function expected no side effects, got an update of state "
+            "(running statistics of a norm layer?); return new values as the carry"
+        )
+
+    def random_step(self) -> tuple[int, int, Tensor]:
+        """Return a random key like the outer builder's, whose counter differs in each iteration."""
+        with self.outer.building():
+            seed, number, counter = self.outer.random_step()
+            if self._iteration is None:
+                (iota,) = self.outer.emit(ops.Iota((self.length,), 0))
+                self._iteration = self.element("t", iota)
+        return seed, number, self.own(counter) * self.length + self._iteration
+
+    def random_offset(self) -> Tensor | None:
+        key = self.outer.random_offset()
+        return None if key is None else self.own(key)
+
+    def emit(self, op: Op, *inputs: Tensor, name: str = "") -> tuple[Tensor, ...]:
+        return super().emit(op, *map(self.own, inputs), name=name)
+
+    def emit_scan(
+        self,
+        carries: list[Tensor],
+        stacks: list[Tensor],
+        reverse: bool,
+        recompute: bool,
+        guard: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:
+        """Append the scan to the surrounding builder; the body returns the given tensors."""
+        constants = list(self.captured.values())
+        inputs = [*constants, *(t for _, t in self.carries), *(t for _, t in self.elements)]
+        self.inputs = [t.value for t in inputs]
+        watched = self.watched()
+        guards = [] if guard is None else [guard]
+        body = self.graph([*carries, *stacks, *(w.tensor for w in watched), *guards])
+        moving = len(self.carries), len(self.elements)
+        op = Scan(body, self.length, *moving, reverse, recompute, guard is not None)
+        sources = [Tensor(v, self.outer) for v in self.captured]
+        sources += [t for t, _ in (*self.carries, *self.elements)]
+        results = self.outer.emit(op, *sources)
+        own = len(results) - len(watched)
+        self.hand_on(results[own:])
+        return results[:own]
+
+    def watched(self) -> list[Any]:
+        """Return the tensors of this builder that bounds checks and `show` watch."""
+        return [*(self.bounds or ()), *self.shown]
+
+    def hand_on(self, tensors: Sequence[Tensor]) -> None:
+        """Make the surrounding builder watch `tensors` of its own instead of those watched here."""
+        found = [replace(w, tensor=t) for w, t in zip(self.watched(), tensors, strict=True)]
+        count = len(self.bounds or ())
+        if self.outer.bounds is not None:
+            self.outer.bounds += found[:count]
+        self.outer.shown += found[count:]

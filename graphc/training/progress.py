@@ -1,0 +1,89 @@
+"""A line that says how far a training run is, with tqdm if it is installed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sized
+from typing import Any
+
+from graphc.training.callbacks import Callback
+from graphc.training.run import Run
+
+REDRAW = 0.1
+"""Seconds between two states of the line."""
+
+
+class Progress(Callback):
+    """Show the step and its loss on standard error, and the metrics of each epoch.
+
+    The line is tqdm's, if that is installed. Where standard error is no terminal, there is one
+    line per epoch.
+
+    Args:
+        tqdm: Whether to use tqdm; by default if it is installed.
+
+    Example:
+        >>> progress = graphc.training.Progress(tqdm=False)
+    """
+
+    def __init__(self, tqdm: bool | None = None) -> None:
+        self._tqdm = _tqdm() if tqdm is None or tqdm else None
+        self._bar: Any = None
+        self._begun = self._drawn = time.perf_counter()
+        self._done = 0
+
+    def begin(self, run: Run) -> None:
+        """Start the clock; say so if there is nothing to do."""
+        self._begun, self._done = time.perf_counter(), 0
+        if run.epoch:
+            print(f"goes on after epoch {run.epoch}/{run.epochs}", file=sys.stderr)
+
+    def step(self, run: Run) -> None:
+        """Show the metrics of the step."""
+        self._done += 1
+        title = f"epoch {run.epoch + 1}/{run.epochs}"
+        if not sys.stderr.isatty():
+            return
+        total = len(run.batches) if isinstance(run.batches, Sized) else None
+        if self._tqdm is not None:
+            if self._bar is None:
+                self._bar = self._tqdm(total=total, desc=title, leave=False, file=sys.stderr)
+            self._bar.set_postfix_str(_shown(run.metrics), refresh=False)
+            self._bar.update()
+        elif time.perf_counter() - self._drawn > REDRAW:
+            self._drawn = time.perf_counter()
+            of = "" if total is None else f"/{total}"
+            line = f"{title}: step {self._done}{of}, {_shown(run.metrics)}"
+            print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
+
+    def epoch(self, run: Run) -> None:
+        """Show the metrics of the epoch."""
+        self._clear()
+        seconds = time.perf_counter() - self._begun
+        line = f"epoch {run.epoch}/{run.epochs}: {_shown(run.history[-1])}, {seconds:.1f} s"
+        print(line, file=sys.stderr)
+        self._begun, self._done = time.perf_counter(), 0
+
+    def end(self, run: Run) -> None:
+        """Remove the line of an epoch that did not end."""
+        self._clear()
+
+    def _clear(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+        elif self._done and sys.stderr.isatty():
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def _shown(metrics: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+
+
+def _tqdm() -> Any:
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return None
+    return tqdm
