@@ -139,11 +139,14 @@ $CC $MACHINE $FUSED {_WASM_LINK} {fused} "$OUT/wasm.o" \\
   -o "$OUT/{name}.fma.wasm"
 """
     if not machine.hosted:
-        return f"""for file in selftest.c weights.c cortex_m.c; do
-  {_C} -DSELFTEST_LIBRARY -c "$file" -o "$OUT/${{file%.c}}.o"
+        return f"""# A C file with a main of your own, by its whole path in MAIN, takes the self-test's place.
+if [ "${{MAIN:-}}" ]; then PROGRAM={name}; else PROGRAM={name}_selftest MAIN=selftest_main.c; fi
+for file in selftest.c weights.c cortex_m.c "$MAIN"; do
+  {_C} -DSELFTEST_LIBRARY -c "$file" -o "$OUT/$(basename "$file" .c).o"
 done
 $CC $MACHINE -nostartfiles -Wl,-e,reset -Wl,--gc-sections -s -T cortex_m.ld {objects} \\
-  "$OUT/selftest.o" "$OUT/weights.o" "$OUT/cortex_m.o" -o "$OUT/{name}_selftest.elf"
+  "$OUT/selftest.o" "$OUT/weights.o" "$OUT/cortex_m.o" \\
+  "$OUT/$(basename "$MAIN" .c).o" -o "$OUT/$PROGRAM.elf"
 """
     pthread = " -pthread" if module.threads else ""
     weights = ""

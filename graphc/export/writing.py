@@ -150,8 +150,8 @@ def _new_folder(folder: Path) -> Path:
 def _bare(module: Module, calls: int) -> dict[str, str]:
     """What a machine without an operating system starts with."""
     words = {"CALLS": str(calls), "UPPER": module.upper, "NAME": module.name}
-    text = filled(_native("cortex_m.c"), words)
-    return {"cortex_m.c": text, "cortex_m.ld": _native("cortex_m.ld")}
+    files = {name: _native(name) for name in ("cortex_m.c", "cortex_m.h", "cortex_m.ld")}
+    return files | {"selftest_main.c": filled(_native("selftest_main.c"), words)}
 
 
 def _native(name: str) -> str:

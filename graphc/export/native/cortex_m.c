@@ -1,12 +1,8 @@
-/* Starts a Cortex-M with an FPU, runs the self-test, and prints by semihosting, as debuggers and
-   QEMU's `-semihosting` offer it:
+/* Starts a Cortex-M with an FPU, runs `main`, and prints by semihosting, as debuggers and QEMU's
+   `-semihosting` offer it. */
+#include "cortex_m.h"
 
-     qemu-system-arm -M mps2-an500 -nographic -semihosting -kernel build/NAME_selftest.elf
-
-   A program of your own replaces `run`. */
-#include "NAME.h"
-
-int NAME_selftest(const void* weights, size_t size, uint32_t* checksums, int* calls);
+int main(void);
 
 extern unsigned char stack_begin[], stack_top[], bss_begin[], bss_end[], data_begin[], data_end[],
     data_source[];
@@ -18,31 +14,26 @@ static int semihosting(int operation, const void* argument) {
   return r0;
 }
 
-static void print(const char* text) { semihosting(4, text); }
+void cortex_m_print(const char* text) { semihosting(4, text); }
 
-static void print_number(uint32_t number, int digits) {
+void cortex_m_print_hex(uint32_t number) {
   char text[9] = "00000000";
-  for (int i = digits - 1; i >= 0; i--, number >>= 4) text[i] = "0123456789abcdef"[number & 15];
-  text[digits] = 0;
-  print(text);
+  for (int i = 7; number; i--, number >>= 4) text[i] = "0123456789abcdef"[number & 15];
+  cortex_m_print(text);
 }
 
-/* How much of the stack was written, in bytes: the rest still holds what `reset` put there. */
-static uint32_t stack_bytes(void) {
+void cortex_m_print_decimal(uint32_t number) {
+  char text[11] = "0000000000";
+  int i = 10;
+  do text[--i] = (char)('0' + number % 10);
+  while (number /= 10);
+  cortex_m_print(text + i);
+}
+
+uint32_t cortex_m_stack_bytes(void) {
   const unsigned char* at = stack_begin;
   while (at < stack_top && *at == 0xa5) at++;
   return (uint32_t)(stack_top - at);
-}
-
-static int run(void) {
-  static uint32_t checksums[CALLS];
-  int calls = 0;
-  const int wrong = NAME_selftest(NAME_weights, UPPER_WEIGHTS_BYTES, checksums, &calls);
-  if (wrong < 0) return print("the weights are refused\n"), 2;
-  for (int i = 0; i < calls; i++) print("state "), print_number(checksums[i], 8), print("\n");
-  print("stack "), print_number(stack_bytes(), 8), print("\n");
-  print(wrong ? "some calls have other bits\n" : "all calls have the same bits\n");
-  return wrong != 0;
 }
 
 __attribute__((noreturn, used)) void reset(void) {
@@ -52,14 +43,14 @@ __attribute__((noreturn, used)) void reset(void) {
   for (unsigned char* to = bss_begin; to < bss_end;) *to++ = 0;
   volatile unsigned char mark;
   for (unsigned char* to = stack_begin; to < &mark - 64;) *(volatile unsigned char*)to++ = 0xa5;
-  const uint32_t reason[] = {0x20026, (uint32_t)run()}; /* the application ended, with this code */
+  const uint32_t reason[] = {0x20026, (uint32_t)main()}; /* the application ended, with this code */
   semihosting(0x20, reason);
   for (;;) {
   }
 }
 
 static void fault(void) {
-  print("fault\n");
+  cortex_m_print("fault\n");
   const uint32_t reason[] = {0x20026, 3};
   semihosting(0x20, reason);
   for (;;) {
