@@ -61,7 +61,7 @@ def test_it_fails_when_a_bit_differs(wrong: str, example: ModuleType) -> None:
     if wrong == "score":
         lines[7][1] = f"{int(lines[7][1], 16) ^ 1:08x}"
     found = "12345678" if wrong == "score" else "12345679"
-    with pytest.raises(SystemExit, match="^the board has other bits than Python$"):
+    with pytest.raises(SystemExit, match=r"^the board has other bits than Python$"):
         example.report([*lines, ["hash", found]], expected, crc)
 
 

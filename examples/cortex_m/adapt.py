@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -37,8 +38,7 @@ class Autoencoder(nn.Module):
     """With batch norms to be trained, without to be deployed."""
 
     def __init__(self, normed: bool) -> None:
-        pairs = zip(WIDTHS, WIDTHS[1:], strict=False)
-        self.linears = nn.ModuleList([nn.Linear(a, b) for a, b in pairs])
+        self.linears = nn.ModuleList([nn.Linear(a, b) for a, b in pairwise(WIDTHS)])
         self.norms = nn.ModuleList([nn.BatchNorm1d(w) for w in WIDTHS[1:-1]] if normed else [])
 
     def forward(self, x):

@@ -1,8 +1,9 @@
 """Sounds of a machine that turns, and what a detector reads of them.
 
-A sound has the harmonics of the machine's rotation in noise, heard by a microphone. A fault modulates
-the harmonics, as a broken tooth does, and whistles between them. Time changes the machine: it turns
-more slowly, wear lifts some bands of the noise, and dust on the microphone damps high ones.
+A sound has the harmonics of the machine's rotation in noise, heard by a microphone. A fault
+modulates the harmonics, as a broken tooth does, and whistles between them. Time changes the
+machine: it turns more slowly, wear lifts some bands of the noise, and dust on the microphone damps
+high ones.
 """
 
 from __future__ import annotations

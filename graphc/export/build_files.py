@@ -139,8 +139,9 @@ $CC $MACHINE $FUSED {_WASM_LINK} {fused} "$OUT/wasm.o" \\
   -o "$OUT/{name}.fma.wasm"
 """
     if not machine.hosted:
-        return f"""# A C file with a main of your own, by its whole path in MAIN, takes the self-test's place.
-if [ "${{MAIN:-}}" ]; then PROGRAM={name}; else PROGRAM={name}_selftest MAIN=selftest_main.c; fi
+        return f"""# MAIN is the whole path of a C file, whose main replaces the self-test's.
+MAIN="${{MAIN:-selftest_main.c}}"
+case "$MAIN" in selftest_main.c) PROGRAM={name}_selftest ;; *) PROGRAM={name} ;; esac
 for file in selftest.c weights.c cortex_m.c "$MAIN"; do
   {_C} -DSELFTEST_LIBRARY -c "$file" -o "$OUT/$(basename "$file" .c).o"
 done

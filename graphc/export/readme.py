@@ -94,8 +94,8 @@ def _check(module: Module) -> str:
             "them:\n\n"
             "    qemu-system-arm -M mps2-an500 -nographic -semihosting -kernel "
             f"build/{name}_selftest.elf\n\n"
-            f"`MAIN=/path/of/main.c sh build.sh` builds `build/{name}.elf`, which runs the `main` of "
-            "that file instead. `cortex_m.h` has functions that print, and one for the stack."
+            f"`MAIN=/path/of/main.c sh build.sh` builds `build/{name}.elf`, which runs the `main` "
+            "of that file instead. `cortex_m.h` has functions that print, and one for the stack."
         )
     return f"`build/{name}_selftest {name}.weights` checks them."
 

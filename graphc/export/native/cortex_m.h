@@ -1,4 +1,4 @@
-/* What cortex_m.c offers to the `main` that it starts. */
+// What cortex_m.c offers to the `main` that it starts.
 #ifndef CORTEX_M_H
 #define CORTEX_M_H
 #include <stdint.h>
