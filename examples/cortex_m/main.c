@@ -54,7 +54,8 @@ int main(void) {
   detector_score(&model, &inputs, &outputs);
   line("score_instructions", since(start));
   line("arena", sizeof arena), line("state", sizeof state);
-  line("weights", DETECTOR_WEIGHTS_BYTES), line("stack", cortex_m_stack_bytes());
+  line("stack", cortex_m_stack_bytes());
+  line("weights", DETECTOR_WEIGHTS_BYTES), line("flash", cortex_m_flash_bytes());
   cortex_m_print("hash ");
   cortex_m_print_hex(((const uint32_t*)detector_save(&model))[3]); /* CRC-32 of all state */
   return cortex_m_print("\n"), 0;

@@ -2,8 +2,8 @@
 
 A sound has the harmonics of the machine's rotation in noise, heard by a microphone. A fault
 modulates the harmonics, as a broken tooth does, and whistles between them. Time changes the
-machine: it turns more slowly, wear lifts some bands of the noise, and dust on the microphone damps
-high ones.
+machine: it turns more slowly, wear makes it resonate, and dust on the microphone damps high
+frequencies.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Machine:
     turns: float = 47.0
     """Hertz of its first harmonic."""
     wear: float = 0.0
-    """How far the noise is lifted around 3 kHz."""
+    """How many times its amplitude is added at 3 kHz, where the machine resonates."""
     dust: float = 0.0
-    """How far the microphone damps what is above 1 kHz, in nepers per octave."""
+    """Above 1 kHz the microphone damps by this power of the frequency: 0.5 is 3 dB an octave."""
 
 
 NEW, WORN = Machine(), Machine(turns=44.0, wear=2.0, dust=0.5)
@@ -37,7 +37,7 @@ NEW, WORN = Machine(), Machine(turns=44.0, wear=2.0, dust=0.5)
 def frames(
     machine: Machine, count: int, generator: np.random.Generator, fault: bool = False
 ) -> np.ndarray:
-    """Frames u8 [count, 640] of as many sounds: half decibels over a floor, as a board has them."""
+    """Frames u8 [count, 640] of as many sounds: half decibels above a floor."""
     made = [_frame(machine, generator, fault) for _ in range(count)]
     return np.clip(np.round(np.array(made)), 0, 255).astype(np.uint8)
 

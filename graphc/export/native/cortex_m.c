@@ -5,7 +5,7 @@
 int main(void);
 
 extern unsigned char stack_begin[], stack_top[], bss_begin[], bss_end[], data_begin[], data_end[],
-    data_source[];
+    data_source[], code_begin[];
 
 static int semihosting(int operation, const void* argument) {
   register int r0 __asm__("r0") = operation;
@@ -34,6 +34,10 @@ uint32_t cortex_m_stack_bytes(void) {
   const unsigned char* at = stack_begin;
   while (at < stack_top && *at == 0xa5) at++;
   return (uint32_t)(stack_top - at);
+}
+
+uint32_t cortex_m_flash_bytes(void) {
+  return (uint32_t)(data_source - code_begin + (data_end - data_begin));
 }
 
 __attribute__((noreturn, used)) void reset(void) {

@@ -10,4 +10,6 @@ void cortex_m_print_decimal(uint32_t number);
 
 /* How many bytes of the stack have been written since the start, which fills it with 0xa5. */
 uint32_t cortex_m_stack_bytes(void);
+/* How many bytes of flash memory the program takes. */
+uint32_t cortex_m_flash_bytes(void);
 #endif
