@@ -22,7 +22,7 @@ from sklearn.neural_network import MLPClassifier as Other
 
 from graphc.sklearn import MLPClassifier
 
-EPOCHS = {"digits": 100, "mnist": 5}
+EPOCHS = {"digits": 100, "mnist": 10}
 
 
 def digits() -> tuple[Any, Any]:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 _REMEDIES = {
     "lr_scheduler": "a rule's lr may be a function of the number of finished steps, as in "
-    "optim.SGD(lr=lambda step: 0.1 * 0.99**step), and program.lr = 0.05 sets it between calls",
+    "optim.SGD(lr=lambda step: 0.1 * 0.99**step), and program.lr = 0.05 sets it between calls; "
+    "optim.schedules has cosines, warm-ups, one-cycle and plateaus",
     "swa_utils": "a rule's ema= keeps averages of the weights; rule.averaged gives a model of them",
     "LBFGS": "it calls the loss several times in a step, which the host decides: give "
     "scipy.optimize.minimize(method='L-BFGS-B') a program of the loss and its gradient, as in "

@@ -42,7 +42,7 @@ NAMES: tuple[tuple[Callable[[], object], str], ...] = (
         lambda: optim.lr_scheduler.StepLR,
         "graphc.optim has no 'lr_scheduler': a rule's lr may be a function of the number of "
         "finished steps, as in optim.SGD(lr=lambda step: 0.1 * 0.99**step), and program.lr = 0.05 "
-        "sets it between calls",
+        "sets it between calls; optim.schedules has cosines, warm-ups, one-cycle and plateaus",
     ),
     (lambda: optim.Adafactor, "graphc.optim has no 'Adafactor'; the nearest is optim.Adam"),
     (lambda: optim.AdamWW, "graphc.optim has no 'AdamWW'; the nearest is optim.AdamW"),

@@ -136,8 +136,10 @@ class _Assignment:
             self._as_lanes(value, self.on_batch[like])
             if like in self.on_batch
             else self._as_row(value)
-            for value, like in zip(self.graph.outputs, kept, strict=True)
+            for value, like in zip(op.results, kept, strict=True)
         )
+        if op.guard is not None:
+            outputs = (*outputs, self._as_row(op.guard))
         inputs = tuple(self.laned[v] if v in self.on_batch else v for v in self.graph.inputs)
         nodes = tuple(self.nodes)
         return drop_dead(replace(self.graph, inputs=inputs, nodes=nodes, outputs=outputs))
