@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -170,44 +170,35 @@ def prepared(folder: Path) -> Path:
     return folder / "machine"
 
 
-def rows(options: argparse.Namespace) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """The measurements of each scenario by framework; frameworks take turns."""
-    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    with tempfile.TemporaryDirectory() as name:
-        machine = prepared(Path(name))
-        frameworks = ["graphc", "jax"] if options.jax else ["graphc"]
-        for scenario in options.scenarios:
-            found[scenario] = {framework: [] for framework in frameworks}
-            for number in range(options.rounds):
-                for framework in frameworks:
-                    cache = Path(name, f"{scenario}-{number}")
-                    shutil.copytree(machine, cache)
-                    environment = {
-                        "GRAPHC_CACHE_DIR": str(cache),
-                        "GRAPHC_TIER": "1" if options.wait else "",
-                    }
-                    python = options.jax if framework == "jax" else sys.executable
-                    one = in_process(python, scenario, framework, options.threads, environment)
-                    found[scenario][framework].append(one)
-                    shutil.rmtree(cache, ignore_errors=True)
+def measurements(
+    scenario: str, machine: Path, options: argparse.Namespace
+) -> dict[str, list[dict[str, Any]]]:
+    """The measurements of a scenario by framework; frameworks take turns."""
+    interpreters = {"graphc": sys.executable} | ({"jax": options.jax} if options.jax else {})
+    found: dict[str, list[dict[str, Any]]] = {framework: [] for framework in interpreters}
+    for number in range(options.rounds):
+        for framework, python in interpreters.items():
+            cache = machine.parent / f"{scenario}-{number}"
+            shutil.copytree(machine, cache)
+            tier = "1" if options.wait else ""
+            environment = {"GRAPHC_CACHE_DIR": str(cache), "GRAPHC_TIER": tier}
+            one = in_process(python, scenario, framework, options.threads, environment)
+            found[framework].append(one)
+            shutil.rmtree(cache, ignore_errors=True)
     return found
 
 
-def table(found: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> list[str]:
-    """The lines of a table in Markdown."""
-    lines = ["| first call | framework | wall | CPU | calling thread | wall over JAX's |"]
-    lines.append("| --- | --- | --- | --- | --- | --- |")
-    for scenario, frameworks in found.items():
-        least = {f: min(one["wall"] for one in many) for f, many in frameworks.items()}
-        for framework, many in frameworks.items():
-            clocks = []
-            for clock in CLOCKS:
-                numbers = [one[clock] for one in many]
-                clocks.append(f"{min(numbers):.2f} ({max(numbers):.2f})")
-            ratio = f"{least[framework] / least['jax']:.2f}" if "jax" in least else ""
-            cells = [scenario, framework, *clocks, ratio if framework != "jax" else ""]
-            lines.append(f"| {' | '.join(cells)} |")
-    return lines
+def lines(scenario: str, found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
+    """The rows of a table in Markdown."""
+    least = {f: min(one["wall"] for one in many) for f, many in found.items()}
+    for framework, many in found.items():
+        clocks = []
+        for clock in CLOCKS:
+            numbers = [one[clock] for one in many]
+            clocks.append(f"{min(numbers):.2f} ({max(numbers):.2f})")
+        compared = framework != "jax" and "jax" in least
+        ratio = f"{least[framework] / least['jax']:.2f}" if compared else ""
+        yield f"| {' | '.join([scenario, framework, *clocks, ratio])} |"
 
 
 def main() -> None:
@@ -224,7 +215,13 @@ def main() -> None:
         print(json.dumps(measured(options.only, options.framework, options.threads)))
         sys.stdout.flush()
         os._exit(0)  # no need to wait for compilers
-    print("\n".join(table(rows(options))))
+    print("| first call | framework | wall | CPU | calling thread | wall over JAX's |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    with tempfile.TemporaryDirectory() as folder:
+        machine = prepared(Path(folder))
+        for scenario in options.scenarios:
+            found = measurements(scenario, machine, options)
+            print("\n".join(lines(scenario, found)), flush=True)
 
 
 if __name__ == "__main__":

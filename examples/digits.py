@@ -153,14 +153,10 @@ def load_digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 def enlarge(images: np.ndarray, size: int) -> np.ndarray:
     """Square images [n, h, h] to [n, size, size], bilinear, as a product with a matrix."""
-    weights = bilinear(images.shape[1], size)
-    return np.ascontiguousarray(weights @ images @ weights.T)
-
-
-def bilinear(old: int, size: int) -> np.ndarray:
-    """The matrix [size, old] that enlarges a column of an image."""
+    old = images.shape[1]
     places = np.clip((np.arange(size) + 0.5) * old / size - 0.5, 0, old - 1)
-    return np.maximum(0, 1 - np.abs(places[:, None] - np.arange(old))).astype(np.float32)
+    weights = np.maximum(0, 1 - np.abs(places[:, None] - np.arange(old))).astype(np.float32)
+    return np.ascontiguousarray(weights @ images @ weights.T)
 
 
 def load_mnist(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

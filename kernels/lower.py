@@ -7,18 +7,19 @@ kernel is first lowered for its device.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 from graphc.base.target import Target
-from graphc.ir import FLOATS, Node
+from graphc.ir import FLOATS, Node, Value
 from graphc.kernels.prebuilt.description import Prebuilt
 from graphc.kernels.program.calls import Call
 from graphc.kernels.program.joined import JoinedStep
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.ops.base import Contraction, Op
 from graphc.ops.fused import KernelNode
+from graphc.ops.pointwise.logic import Select
 
 CALLS_PER_NODE = 8
 """Python calls that a walk through a body makes per node; more than expression.py nests."""
@@ -38,7 +39,8 @@ def lower(
         if target.device == "cpu":
             from graphc.kernels.cpu.lower import lower_cpu
 
-            return _with_sums(lower_cpu(node, target), node, target)
+            kernel = _with_sums(lower_cpu(node, target), node, target)
+            return _with_choices(kernel, node)
         from graphc.kernels.cuda.lower import lower_cuda
 
         kernel = lower_cuda(node, target, in_loop=in_loop, aligned_with=aligned_with)
@@ -136,6 +138,40 @@ def _with_sums(kernel: Kernel, node: Node, target: Target) -> Kernel:
         return kernel
     own = any(isinstance(op, Contraction) and not op.order for op in ops)
     return replace(kernel, sums="own" if own or not target.kind.vectors else "stated")
+
+
+def _with_choices(kernel: Kernel, node: Node) -> Kernel:
+    """The kernel of a node with its `choices` and `keeps`, if it does nothing but choose."""
+    if not isinstance(node, KernelNode):
+        return kernel
+    body = node.body
+    if not all(_selects(n) or not n.inputs for n in body.nodes):
+        return kernel
+    place = {v: n for n, v in enumerate(body.inputs)}
+    chosen: list[tuple[int, int]] = []
+    for value, number in place.items():
+        readers = [n for n in body.nodes if value in n.inputs]
+        conditions = {n.inputs[0] for n in readers}
+        alone = all(n.inputs[1] == value and value not in n.inputs[::2] for n in readers)
+        if alone and len(conditions) == 1 and value not in body.outputs:
+            chosen += [(place[c], number) for c in conditions if _is_flag(c, place)]
+    kept: list[tuple[int, int, int]] = []
+    for number, value in enumerate(body.outputs):
+        made = body.producers.get(value)
+        if made is not None and made.inputs:
+            condition, _, old = made.inputs
+            if _is_flag(condition, place) and old in place and old.type == value.type:
+                kept.append((place[condition], place[old], number))
+    return replace(kernel, choices=tuple(chosen), keeps=tuple(kept))
+
+
+def _is_flag(condition: Value, place: Mapping[Value, int]) -> bool:
+    """Whether it is one for all elements, and an input."""
+    return condition in place and not condition.type.shape
+
+
+def _selects(node: Node) -> bool:
+    return isinstance(node.op, Select)
 
 
 def _accumulating(node: Node) -> Iterator[Op]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import sys
 
 import numpy as np
 import pytest
 
-from benchmarks import ablate, run, streams
+from benchmarks import ablate, first_call, run, streams
 from benchmarks.measure import main
 from benchmarks.workloads import FOR_CPU, WORKLOADS, find
 from tests.tools import first_quick, need_module, run_python
@@ -127,3 +128,25 @@ def test_ablate_has_a_line_for_what_changes_the_plan() -> None:
     moved = {off: float(row[2]) for off, row in rows.items()}
     assert launches[ablate.NO_FUSION] > launches["fuse_updates"] > launches["nothing"]
     assert moved[ablate.NO_FUSION] > moved["nothing"]
+
+
+def test_first_calls_are_timed_in_processes_of_their_own():
+    found = first_call.in_process(sys.executable, "mlp-batches", "graphc", 1, {})
+    assert len(found["losses"]) == len(first_call.BATCHES)
+    assert all(found[clock] > 0 for clock in first_call.CLOCKS)
+    slow = {**found, "wall": 4.0}
+    rows = list(
+        first_call.lines("mlp-batches", {"graphc": [{**found, "wall": 1.0}], "jax": [slow]})
+    )
+    assert rows[0].startswith("| mlp-batches | graphc | 1.00 (1.00) | ")
+    assert rows[0].endswith("| 0.25 |")
+    assert rows[1].endswith("|  |")
+
+
+@pytest.mark.parametrize("scenario", first_call.SCENARIOS[:-1])
+def test_a_scenario_of_first_calls_has_workloads(scenario):
+    found = first_call.workloads(scenario)
+    assert len(found) == (len(first_call.HIDDEN) if "hidden" in scenario else 1)
+    assert all(
+        np.isfinite(w.data().x).all() for w in found if w.batch < 100 and "res" not in w.name
+    )

@@ -167,5 +167,5 @@ def test_a_wheel_of_other_sources_is_not_used(tmp_path: Path, monkeypatch) -> No
     path = shipped.player().path
     path.touch()
     assert shipped.found([shipped.player()]) == path
-    monkeypatch.setattr(shipped, "FLAGS", (*shipped.FLAGS, "-g"))
+    monkeypatch.setattr(shipped, "LIBRARY_FLAGS", (*shipped.LIBRARY_FLAGS, "-g"))
     assert shipped.found([shipped.player()]) is None

@@ -24,6 +24,7 @@ def test_stages_hold_the_graph_after_each_pass():
         "split_joins",
         "place_constants",
         "widen",
+        "select_iterations",
         "fuse_contract",
         "fuse_attend",
         "fuse_axis",

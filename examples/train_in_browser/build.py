@@ -29,7 +29,7 @@ from graphc import optim
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from digits import LeNet, bilinear  # noqa: E402
+from digits import LeNet  # noqa: E402
 
 BATCH = 100
 LEARN = 1500
@@ -39,9 +39,8 @@ PAGE = ("index.html", "style.css", "page.js", "charts.js", "drawing.js", "worker
 
 def read(model, counts):
     """The logits of images as the data set has them, 8 x 8 counts of 0 to 16, when enlarged."""
-    enlarge = np.kron(bilinear(8, 28), bilinear(8, 28)).T  # [64, 784]
-    pixels = graphc.astype(counts.reshape(-1, 64), "float32") / 16 @ enlarge
-    return model(pixels.reshape(-1, 1, 28, 28))
+    images = graphc.astype(counts[:, None], "float32") / 16
+    return model(graphc.interpolate(images, size=(28, 28), mode="bilinear"))
 
 
 def loss_fn(model, counts, labels):

@@ -56,6 +56,8 @@ class Kind:
     shares what it reads among a block. Else many reads want f32 in memory."""
     overlaps_chunks: bool = False
     """Kernels of several chunks may run beside each other: one does not occupy all threads."""
+    skips_iterations: bool = False
+    """What computes an iteration of a loop leaves out what would be dropped."""
     copied_bytes: int = 1
     """What kernels copy as one, from addresses that are a multiple of it."""
     multiprocessors: int = 0
@@ -73,6 +75,7 @@ CPU = Kind(
     pools=True,
     cuts_any_axis=True,
     adds_columns=True,
+    skips_iterations=True,
 )
 """A core with AVX-512; its peak was measured as 284 GFLOP/s and 42 GB/s."""
 GPU = Kind(
@@ -95,7 +98,7 @@ microbenchmarks of an A100 and an H100 say 1.1 to 1.5 us for `grid.sync()` with 
 multiprocessor."""
 SIMULATOR = replace(GPU, rates=CPU.rates)
 """A GPU whose blocks run on the CPU, one after the other."""
-REFERENCE = Kind(CPU.rates)
+REFERENCE = Kind(CPU.rates, skips_iterations=True)
 """NumPy, node by node."""
 KINDS = {"cpu": CPU, "cuda": GPU, "sim": SIMULATOR, "reference": REFERENCE}
 

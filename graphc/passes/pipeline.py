@@ -13,7 +13,6 @@ narrow_products     with precision="bfloat16", before clean and hoist: what seve
                     iteration, is rounded once
 clean               fewer nodes for everything that follows
 hoist               where the sums of weight gradients leave their loops; then clean again
-select_iterations   behind what may move out of loops or be stored, and before what makes kernels
 recompute           behind the last clean, which would join again what it repeats
 split_strides       before fusion, which gathers what belongs to each part
 split_joins         likewise, and behind what makes concats
@@ -24,6 +23,7 @@ narrow_hoisted      with precision="bfloat16", the same once more for what hoist
 round_products      with precision="tf32", right before widen, as the rounding of a read must not
                     be hoisted away from its contraction
 widen               before fusion, which lets conversions vanish into their readers
+select_iterations   last before fusion: it makes kernels that no other node may join
 fuse_contract       first of the fusions: an epilogue saves most, a pointwise op has one home
 fuse_attend         likewise: the concat is of no use to others
 fuse_axis           before what it absorbs finds a home elsewhere
@@ -56,6 +56,7 @@ from graphc.passes.fuse.precision import (
     round_products,
 )
 from graphc.passes.fuse.rows import fuse_rows
+from graphc.passes.fuse.select_iterations import select_iterations
 from graphc.passes.fuse.updates import fuse_updates
 from graphc.passes.fuse.widen import widen
 from graphc.passes.layout.channels import channel_lanes
@@ -65,7 +66,6 @@ from graphc.passes.layout.layout import layout
 from graphc.passes.layout.split_joins import split_joins
 from graphc.passes.layout.split_strides import split_strides
 from graphc.passes.loops.hoist import hoist
-from graphc.passes.loops.select_iterations import select_iterations
 from graphc.passes.loops.store_or_recompute import store_or_recompute
 from graphc.passes.rewriting.runner import Pass
 from graphc.passes.simplify.clean import clean, simplify
@@ -83,12 +83,12 @@ AFTER_GRADIENT: tuple[tuple[str, Pass], ...] = (
     ("clean", through_bodies(clean)),
     ("hoist_gradient", hoist),
     ("clean_hoisted", through_bodies(clean)),
-    ("select_iterations", select_iterations),
     ("recompute", recompute),
     ("split_strides", through_bodies(split_strides)),
     ("split_joins", through_bodies(split_joins)),
     ("place_constants", through_bodies(place_constants)),
     ("widen", through_bodies(widen)),
+    ("select_iterations", select_iterations),
     ("fuse_contract", through_bodies(fuse_contract)),
     ("fuse_attend", through_bodies(fuse_attend)),
     ("fuse_axis", through_bodies(fuse_axis)),

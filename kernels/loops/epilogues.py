@@ -8,7 +8,7 @@ from typing import Any
 from graphc.kernels.loops.language import Loop, Memory, Nest
 from graphc.kernels.loops.plain import plain_nest
 from graphc.kernels.program.access import linear_index
-from graphc.kernels.program.body.statement import Address, Call, Load, Register
+from graphc.kernels.program.body.statement import Address, Call, Load, Register, Store
 from graphc.kernels.program.epilogue import Epilogue
 
 SUMS = "sums"
@@ -22,7 +22,9 @@ def epilogue_nest(part: Epilogue) -> Nest:
     made = {r.name for s in statements for r in s.results}
     given = dict.fromkeys(name for s in statements for name in s.operands if name not in made)
     here = linear_index(domain.extents, domain.identity(), domain)
-    loads, memory = list[Load](), [*nest.memory]
+    # What is stored may have the pointer of a reshaped value, which is no output.
+    stored = {p for s in statements if isinstance(s, Store) for p in s.pointers}
+    loads, memory = list[Load](), [replace(m, written=m.name in stored) for m in nest.memory]
     for number, name in enumerate(given):
         place = Address(SUMS, replace(here, offset=number * domain.size))
         loads.append(Load((Register(name, part.dtype),), (place,)))

@@ -286,12 +286,11 @@ class Rows {
     const int chain = int((k.across ? box.low[last] : box.low[last] / W) % k.chains);
     const long step = direct ? sum.step : W;
     alignas(64) char end[128];
-    for (long r = 0; r < rows_; r++) {
-      char* const own = base_ + sum.partial + r * chains * k.groups * W * size;
-      for (long o = 0; o < runs; o++) {
-        const char* const x = direct ? direct_run(sum, box, o, r)
-                                     : base_ + sum.terms + (r * k.pitch + o * k.run) * size;
-        char* const sums = own + group(box, o) * chains * W * size;
+    for (long o = 0; o < runs; o++) {
+      const char* x = direct ? direct_run(sum, box, o, 0) : base_ + sum.terms + o * k.run * size;
+      char* sums = base_ + sum.partial + group(box, o) * chains * W * size;
+      for (long r = 0; r < rows_;
+           r++, x += pitch_of(sum) * size, sums += chains * k.groups * W * size) {
         f.add(sums, chains, x, step, registers, chain);
         if (!rest) continue;
         f.clear(end, W);

@@ -84,6 +84,11 @@ class Kernel:
     gaps: tuple[tuple[int, ...], ...] = ()
     """On CUDA, for each output: (period, live) if it writes only the first `live` of every `period`
     bytes, as the rest is padding; () if it writes all. Empty if no output has padding."""
+    choices: tuple[tuple[int, int], ...] = ()
+    """(condition, input): where the condition, an input bool [], is false, no output depends on
+    the other input."""
+    keeps: tuple[tuple[int, int, int], ...] = ()
+    """(condition, input, output): where the condition is false, the output is the input."""
     sums: Literal["none", "stated", "own"] = "none"
     """The order in which it adds floats: `stated` if the node or its op states it, so that every
     CPU and every batch gives the same bits; `own` if it is the kernel's, and holds on this device;

@@ -27,7 +27,6 @@ from graphc.runtime.compilers.compiler import (
     side_by_side,
 )
 from graphc.runtime.compilers.shared_objects import (
-    FLAGS,
     KERNEL_HEADERS,
     address_of,
     compiler_or_none,
@@ -36,11 +35,9 @@ from graphc.runtime.compilers.shared_objects import (
     key,
     make_object,
 )
+from graphc.runtime.compilers.shipped import LIBRARY_FLAGS
 from graphc.runtime.compilers.translation_units import kernel_flags
 
-LIBRARY_FLAGS = tuple("-O2" if flag == "-O3" else flag for flag in FLAGS)
-"""The flags of generated kernels, but for loops that are written for registers already: no others
-matter, and their versions would take a third of the library's build. The bits are the same."""
 SOURCES = KERNEL_HEADERS / "prebuilt"
 """The folder of the library's sources and headers."""
 

@@ -27,6 +27,9 @@ from graphc.runtime.compilers.shared_objects import (
 PLAYER_SOURCE = Path(__file__).parents[1] / "cpu" / "native" / "player.cpp"
 PLAYER_FLAGS = ("-pthread", "-O2", "-std=c++17")
 """-O3 takes half as long again, the headers of C++20 three times as long as those of C++17."""
+LIBRARY_FLAGS = tuple("-O2" if flag == "-O3" else flag for flag in FLAGS)
+"""The flags of generated kernels, but for loops that are written for registers already: no others
+matter, and their versions would take a third of the library's build. The bits are the same."""
 SHIPPED = Path(__file__).parents[1] / "shipped"
 """The folder of the objects in an installed package."""
 LEVELS = {
@@ -91,5 +94,5 @@ def library_of_this_cpu() -> Path | None:
 
 
 def _portable(isa: str) -> tuple[str, ...]:
-    """FLAGS for all CPUs with an instruction set."""
-    return (*(f for f in FLAGS if not f.startswith("-march=")), f"-march={LEVELS[isa][0]}")
+    """LIBRARY_FLAGS for all CPUs with an instruction set."""
+    return (*(f for f in LIBRARY_FLAGS if not f.startswith("-march=")), f"-march={LEVELS[isa][0]}")

@@ -30,7 +30,7 @@ from graphc.runtime.cpu.addresses import ABSOLUTE, BYTES, IO, WORK, HostAddresse
 from graphc.runtime.cpu.caller import find_caller
 from graphc.runtime.cpu.player import Player, PlayerTask, RelativeAddress, resolve
 from graphc.runtime.cpu.tiers import FirstTier, KernelFunctions, Tiers
-from graphc.runtime.plan.plan import Copy, Launch, Plan, Step, all_steps
+from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Step, all_steps
 from graphc.runtime.tuning.timing import Timing, timing
 
 
@@ -243,6 +243,8 @@ class CpuExecutable:
             elif isinstance(step, Copy):
                 places = step.source, step.target
                 arguments[index] = [self._places.address(a, step.stage) for a in places]
+            elif isinstance(step, Loop) and step.guard is not None:
+                arguments[index] = [self._places.address(step.guard)]
         tasks = resolve(self.plan, in_order)
         return Player(
             self.plan, tasks, self.functions, arguments, self.threads, self._flush, descriptions
@@ -283,14 +285,22 @@ class CpuExecutable:
 
     def _play_checked(self, io: Sequence[Array]) -> None:
         types, nodes = types_in(self.plan, self._graph), kernels_of(self._graph)
+        skipping: set[int] = set()
 
         def play(first: int, last: int, iterations: dict[int, int]) -> None:
             """Tasks `first` to `last` (exclusive) in these iterations of the loops around them."""
             index, reads = first, None
             while index < last:
                 task = self._player.tasks[index]
+                if task.guarded and task.inside in skipping:
+                    index += 1 + task.tasks
+                    continue
                 for t in range(task.count):
-                    play(index + 1, index + 1 + task.tasks, {**iterations, index: t})
+                    inner = {**iterations, index: t}
+                    skipping.discard(index)
+                    if self._skips(self.steps[task.step], io, [*inner.values()]):
+                        skipping.add(index)
+                    play(index + 1, index + 1 + task.tasks, inner)
                 if not task.count:
                     step = self.steps[task.step]
                     t = iterations.get(task.inside, 0)
@@ -305,6 +315,12 @@ class CpuExecutable:
                 index += 1 + task.tasks
 
         play(0, len(self._player.tasks), {})
+
+    def _skips(self, step: Step, io: Sequence[Array], iterations: Sequence[int]) -> bool:
+        """Whether a loop leaves its guarded steps out in the iteration that begins."""
+        if not isinstance(step, Loop) or step.guard is None:
+            return False
+        return not self._places.array(step.guard.at(iterations), BYTES, io).any()
 
     def _read(
         self, step: Step, nodes: Mapping[str, Node], io: Sequence[Array], iterations: Sequence[int]

@@ -50,7 +50,7 @@ TASK = np.dtype(
         ("stands_for", np.int32),
         ("first", np.int32),
         ("last", np.int32),
-        ("padding", np.int32),
+        ("guarded", np.int32),
     ]
 )
 """`TaskSpec` of program.h."""
@@ -62,7 +62,7 @@ LOOP = np.dtype(
         ("count", np.int32),
         ("first_move", np.int32),
         ("moves", np.int32),
-        ("padding", np.int32),
+        ("guard", np.int32),
     ]
 )
 """`LoopSpec` of program.h."""
@@ -96,6 +96,8 @@ class PlayerTask:
     """Iterations of a loop."""
     tasks: int = 0
     """Tasks of a loop's body, which follow it."""
+    guarded: bool = False
+    """Whether it does nothing where the guard of the enclosing loop is false."""
 
 
 @dataclass(frozen=True)
@@ -162,9 +164,8 @@ class _Resolving:
                     if chunks > 0:
                         place = (number, phase, chunks, slots[stream])
                         before_it = tuple(sorted(ahead))
-                        self.put(
-                            PlayerTask(*place, before_it, inside, _during(step, around)), ahead
-                        )
+                        task = PlayerTask(*place, before_it, inside, _during(step, around))
+                        self.put(replace(task, guarded=step.guarded), ahead)
             number += 1
 
     def put(self, task: PlayerTask, pending: set[int]) -> None:
@@ -184,7 +185,9 @@ class _Resolving:
     ) -> None:
         """Add a loop, unless it does nothing."""
         own = len(self.tasks)
-        task = PlayerTask(number, 0, 1, slot, tuple(sorted(pending)), inside, during, step.count)
+        place = number, 0, 1, slot
+        task = PlayerTask(*place, tuple(sorted(pending)), inside, during, step.count)
+        task = replace(task, guarded=step.guarded)
         self.tasks.append(task)
         slots, depth = {0: slot}, 0
         while inside >= 0:
@@ -207,10 +210,11 @@ class Player:
     """Tasks in native form, run by `threads` workers, the caller included.
 
     `functions` are the kernels' addresses; `arguments` has the addresses of each step's arguments
-    (of a copy: source, target), `descriptions` those of what prebuilt functions read of the kernel,
-    which lie in front of the step's arguments. Bases are the addresses that differ from call to
-    call, in a C array of uint64. With `flush` denormals count as zeros. A player's methods must not
-    be entered by two threads at once, nor while another player runs.
+    (of a copy: source, target; of a loop: its guard, if it has one), `descriptions` those of what
+    prebuilt functions read of the kernel, which lie in front of the step's arguments. Bases are the
+    addresses that differ from call to call, in a C array of uint64. With `flush` denormals count as
+    zeros. A player's methods must not be entered by two threads at once, nor while another player
+    runs.
     """
 
     def __init__(
@@ -245,7 +249,8 @@ class Player:
                 size = _size(step.source)
             counts = (len(task.predecessors), edge, len(successors[index]))
             place = (first.get(task.step, 0), task.phase, task.chunks, task.slot)
-            nested = (numbers.get(task.inside, -1), numbers.get(index, -1), *task.during, 0)
+            within = numbers.get(task.inside, -1), numbers.get(index, -1)
+            nested = (*within, *task.during, task.guarded)
             specs[index] = (function, size, *place, *counts, *nested)
             edge += len(successors[index])
         loops_table, moves = _loop_table(tasks, arguments, first)
@@ -340,6 +345,7 @@ def _loop_table(
     """All loops, and the moves of their arguments, one loop after another."""
     moves: dict[int, list[tuple[int, int, int]]] = {index: [] for index in _loops(tasks)}
     inside = {task.step: task.inside for task in tasks}
+    inside |= {tasks[own].step: own for own in moves}  # a guard moves with its loop
     for step, addresses in arguments.items():
         around = []
         loop = inside.get(step, -1)
@@ -352,7 +358,8 @@ def _loop_table(
                     moves[own].append((move.stride, first[step] + n, move.period))
     rows, start = [], 0
     for own, group in moves.items():
-        rows.append((own, tasks[own].tasks, tasks[own].count, start, len(group), 0))
+        guard = first.get(tasks[own].step, -1)
+        rows.append((own, tasks[own].tasks, tasks[own].count, start, len(group), guard))
         start += len(group)
     flat = [move for group in moves.values() for move in group]
     return np.array(rows, LOOP), np.array(flat, MOVE)

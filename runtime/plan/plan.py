@@ -76,6 +76,8 @@ class Launch:
     """Where in the user's program it comes from."""
     stage: int = 0
     """The stage of the enclosing wavefront that it belongs to; 0 in any other loop."""
+    guarded: bool = False
+    """Whether it may be left out where the guard of the enclosing loop is false."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ class Copy:
     target: Range
     stage: int = 0
     """The stage of the enclosing wavefront; 0 in any other loop."""
+    guarded: bool = False
+    """Whether it may be left out where the guard of the enclosing loop is false."""
 
 
 @dataclass(frozen=True)
@@ -181,6 +185,11 @@ class Loop:
     """The number of stages; 1 unless it is a wavefront."""
     links: tuple[Link, ...] = ()
     """What stages hand to the next."""
+    guard: Range | None = None
+    """A bool, as it is when an iteration begins. Where it is false, nothing that counts depends on
+    the `guarded` steps of the iteration, so that they may be left out."""
+    guarded: bool = False
+    """Whether it may be left out where the guard of the enclosing loop is false."""
 
     @property
     def length(self) -> int:

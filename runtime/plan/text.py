@@ -17,7 +17,8 @@ def plan_text(plan: Plan, measured: bool = False) -> str:
     A step's fields, separated by spaces, are: its number, `sN`, `launch` `copy` `record` `wait` or
     `loop`, the kernel, value, event or loop, then `reads` and `writes` with ranges
     `value=segment+start..stop` in bytes, then its origin after a `#`. A loop has `times N` before
-    what it reads; its steps follow, indented by two columns, with streams relative to the loop's.
+    what it reads, and `guard` with a range if steps marked `if guard` are left out where it is
+    false; its steps follow, indented by two columns, with streams relative to the loop's.
     `~stride%period` after a range tells how it moves with each enclosing loop. Notes that begin
     with `measured` appear only if `measured`.
     """
@@ -86,10 +87,15 @@ def _subject(step: Step) -> str:
 
 def _ranges(step: Step) -> str:
     if isinstance(step, Copy):
-        return f"reads {_place(step.source)}  writes {_place(step.target)}"
+        found = f"reads {_place(step.source)}  writes {_place(step.target)}"
+        return f"if guard  {found}" if step.guarded else found
     if not isinstance(step, Launch | Loop):
         return ""
     times = f"times {step.count}  " if isinstance(step, Loop) else ""
+    if isinstance(step, Loop) and step.guard is not None:
+        times += f"guard {_place(step.guard)}  "
+    if step.guarded:
+        times = f"if guard  {times}"
     reads = " ".join(map(_place, step.reads)) or "nothing"
     writes = " ".join(map(_place, step.writes)) or "nothing"
     where = f"  # {step.where}" if str(step.where) else ""

@@ -55,6 +55,8 @@ class Assembly:
         self.home: dict[Value, BufferAccess] = {}
         """The access to each root, decided once and read by every task."""
         self.ends = {"state": 0, "io": 0}
+        self.guarded: set[int] = set()
+        """The nodes that a skipped iteration leaves out, by identity."""
         self.bodies: dict[Value, LoopBody] = {}
         """The bodies of loops by the first output of their nodes."""
         for node in self.nodes:
@@ -157,7 +159,14 @@ class Assembly:
         writes = [self.assign_buffer(v, "work") for v in node.outputs]
         if kernel.workspace:
             writes.append(self.workspace(kernel, f"{node.outputs[0].name}.workspace"))
-        self.tasks.append(Task(kernel, reads, tuple(writes), node.where))
+        guarded = id(node) in self.guarded or self.keeps(node, reads, tuple(writes))
+        self.tasks.append(Task(kernel, reads, tuple(writes), node.where, guarded=guarded))
+
+    def keeps(
+        self, node: Node, reads: Sequence[BufferAccess], writes: Sequence[BufferAccess]
+    ) -> bool:
+        """Whether a kernel leaves memory as it is where an iteration is skipped."""
+        return False
 
     def workspace(self, kernel: Kernel, name: str) -> BufferAccess:
         """A buffer for a kernel's workspace."""
@@ -176,7 +185,7 @@ class Assembly:
             last, initial = self.home[loop.carries[i].last], begin[i]
             first = _first_access(slot, last, self.roots[loop.carries[i].initial])
             if initial.byte_range != first.byte_range:
-                self.copy(initial, first)
+                self.copy(initial, first, id(node) in self.guarded)
                 initial = first
             carries.append((slot, initial, last))
             part = None if slot.needs_buffer else last.part
@@ -213,13 +222,14 @@ class Assembly:
                 (*writes, *([memory] if memory else [])),
                 node.where,
                 task,
+                id(node) in self.guarded,
             )
         )
 
-    def copy(self, source: BufferAccess, target: BufferAccess) -> None:
+    def copy(self, source: BufferAccess, target: BufferAccess, guarded: bool = False) -> None:
         """Add a copy, unless it is empty."""
         if self.buffers[source.buffer].nbytes:
-            self.tasks.append(Task(None, (source,), (target,)))
+            self.tasks.append(Task(None, (source,), (target,), guarded=guarded))
 
     def in_order(self, **bindings: Sequence[tuple[Value, BufferAccess]]) -> Tasks:
         """The tasks in an executable order, with their dependencies and the graph's bindings."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from graphc.ir import Value
+from graphc.ir import Node, Value
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.loops.scan import Scan
 from graphc.runtime.plan.plan import STILL, Move
@@ -43,7 +43,8 @@ def plan_body(
     within = partial(plan_body, kernels, arrange, alignment)
     made = _BodyAssembly(op, kernels, within, alignment, needed, overwritable, movable)
     tasks = made.in_order()
-    return LoopBody(op, tasks, arrange(tasks), made.slots, made.stacks, made.overlays)
+    places = made.slots, made.stacks, made.overlays
+    return LoopBody(op, tasks, arrange(tasks), *places, made.guard)
 
 
 class _BodyAssembly(Assembly):
@@ -75,9 +76,48 @@ class _BodyAssembly(Assembly):
         for k in needed:
             self.place_stack(k)
         self.claim_initial_values()
+        self.guard: BufferAccess | None = None
+        if op.guard is not None:
+            self.guarded = self.droppable(op.guard)
         self.launch_all()
+        if op.guard is not None and any(task.guarded for task in self.tasks):
+            self.guard = self.home[self.roots[op.guard]]
         for root, target in self.copies:
             self.copy(self.home[root], replace(target, value=root.name))
+
+    def droppable(self, guard: Value) -> set[int]:
+        """The nodes whose results nothing reads, where the guard is false, but each other and
+        kernels that drop them; by identity."""
+        found: set[int] = set()
+        needed = set(self.results)
+        for node in reversed(self.nodes):
+            if needed.isdisjoint(self.roots[v] for v in node.outputs):
+                found.add(id(node))
+                continue
+            read = [self.roots[v] for v in node.inputs]
+            choices = () if isinstance(node.op, Scan) else self.kernel(node).choices
+            dropped = {n for condition, n in choices if read[condition] == self.roots[guard]}
+            needed.update(v for n, v in enumerate(read) if n not in dropped)
+        return found
+
+    def keeps(
+        self, node: Node, reads: Sequence[BufferAccess], writes: Sequence[BufferAccess]
+    ) -> bool:
+        guard = self.op.guard
+        if guard is None:
+            return False
+        old = {self.roots[v]: self.roots[w] for v, w in zip(
+            self.op.old_carries, self.op.new_carries, strict=True
+        )}  # fmt: skip
+        inputs = [self.roots[v] for v in node.inputs]
+        kept = {
+            output
+            for condition, place, output in self.kernel(node).keeps
+            if inputs[condition] == self.roots[guard]
+            and old.get(inputs[place]) == node.outputs[output]
+            and reads[place].byte_range == writes[output].byte_range
+        }
+        return len(kept) == len(writes)
 
     def entries(self, element: Value) -> tuple[int, Move]:
         """Start and movement of a stack's elements."""

@@ -148,6 +148,8 @@ class LoopBody:
     """The body's value that is written to each stack with memory of its own, by number."""
     overlays: Mapping[int, int]
     """The scanned value that such a stack replaces in memory, by number."""
+    guard: BufferAccess | None = None
+    """The guard, if iterations leave tasks out where it is false."""
 
     @property
     def used(self) -> set[str]:

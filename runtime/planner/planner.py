@@ -142,9 +142,10 @@ def _step(task: Task, stream: int, places: _AccessRanges) -> Step:
     if isinstance(task.loop, LoopTask):
         return _loop(task, task.loop, stream, places, reads, writes)
     if task.kernel is None:
-        return Copy(stream, reads[0], writes[0], task.stage)
+        return Copy(stream, reads[0], writes[0], task.stage, task.guarded)
     name = task.kernel.name
-    return Launch(stream, name, reads + writes, reads, writes, task.where, task.stage)
+    ranges = reads + writes, reads, writes
+    return Launch(stream, name, *ranges, task.where, task.stage, task.guarded)
 
 
 def _loop(
@@ -167,6 +168,7 @@ def _loop(
     memory = places.range(loop.memory) if loop.memory else None
     inner = _AccessRanges(loop.tasks, loop.arrangement, places.depth + 1, operands, memory, names)
     numbered = list(enumerate(loop.stages))
+    guard = loop.stages[0].body.guard
     return Loop(
         stream,
         loop.name,
@@ -194,6 +196,8 @@ def _loop(
         task.stage,
         len(loop.stages),
         tuple(Link(e.name, v.name, n) for n, (e, v) in enumerate(loop.links, 1)),
+        None if guard is None else inner.range(guard),
+        task.guarded,
     )
 
 

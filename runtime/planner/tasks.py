@@ -71,6 +71,8 @@ class Task:
     """Where in the user's program it comes from."""
     loop: LoopLike | None = None
     """The loop that it runs."""
+    guarded: bool = False
+    """Whether it may be left out where the guard of the loop around it is false."""
     stage: int = 0
     """The stage in a wavefront: the task starts that many iterations after the loop's first."""
 

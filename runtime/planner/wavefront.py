@@ -91,6 +91,8 @@ def _link(first: LoopTask, second: LoopTask) -> tuple[Value, Value] | None:
     same = (first.length, first.reverse) == (second.length, second.reverse)
     if not same or len(second.stages) > 1 or _has_loops(first) or _has_loops(second):
         return None
+    if any(loop.stages[0].body.op.guarded for loop in (first, second)):
+        return None
     last, part = first.stages[-1], second.stages[0]
     made = {y: v for v, y in last.stacks if v not in last.body.op.body.inputs}
     links = [(element, made[x]) for element, x in part.scanned if x in made]

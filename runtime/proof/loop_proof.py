@@ -47,6 +47,7 @@ from graphc.runtime.plan.plan import (
     Wait,
     all_steps,
 )
+from graphc.runtime.proof.guard_proof import check_guard, is_guarded
 from graphc.runtime.proof.shadow import range_text
 from graphc.runtime.proof.track import Times, Track, Use, could_meet, is_within, same_place
 
@@ -95,6 +96,10 @@ class _Proof:
                     "that value in every iteration"
                 )
         self.check_end()
+        if self.loop.guard is not None:
+            check_guard(self, self.loop.guard)
+        elif any(is_guarded(step) for step in self.loop.steps):
+            raise self.error("leaves steps out without a guard")
         return self.pairs
 
     def error(self, problem: str) -> PlanError:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import graphc
-from benchmarks.exported import CROSS, X86, build, run, selftest, states
+from benchmarks.exported import CROSS, X86, selftest, states
 from benchmarks.exported_models import MODELS, STEPS, training_step
 from graphc.export.targets import MACHINES
 from tests.export.harness import need_target
@@ -28,21 +28,6 @@ def test_ten_training_steps(name: str, target: str, tmp_path: Path) -> None:
     need_target(target)
     lines = selftest(tmp_path / "made", name, target)
     assert len(set(states(lines))) == STEPS
-
-
-def test_relaxed_simd_gives_the_same_bits(tmp_path: Path) -> None:
-    need_target("wasm32")
-    step, batches = training_step("lstm")
-    folder = tmp_path / "made"
-    step.export(folder, "wasm32", name="lstm", calls=2, inputs=batches)
-    words = ("node", "--experimental-wasm-relaxed-simd")
-    question = 'import { fuses } from "./lstm.mjs"; console.log(fuses());'
-    (folder / "asks.mjs").write_text(question)
-    if run(*words, "asks.mjs", folder=folder).strip() != "true":
-        pytest.skip("Node.js, or this CPU, fuses no multiply-adds in WebAssembly")
-    build(folder, "wasm32")
-    said = run(*words, "selftest.mjs", "build/lstm.fma.wasm", folder=folder)
-    assert said.endswith("2 of 2 calls have the same bits\n")
 
 
 def test_every_target_is_tested() -> None:

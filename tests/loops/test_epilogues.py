@@ -13,7 +13,7 @@ import pytest
 
 from graphc.base.errors import GraphError
 from graphc.base.target import Target
-from graphc.ir import Type
+from graphc.ir import Type, Value
 from graphc.kernels.cpu.contract import kernel_text
 from graphc.kernels.cuda.contract import epilogue as cuda_epilogue
 from graphc.kernels.loops.epilogues import SUMS, epilogue_nest
@@ -22,6 +22,7 @@ from graphc.kernels.loops.language import Nest
 from graphc.kernels.loops.text import nest_text, parse_nest
 from graphc.kernels.loops.verify import verify_nest
 from graphc.kernels.lower import lower
+from graphc.kernels.program.body.names import Pointers
 from graphc.kernels.program.epilogue import Epilogue
 from graphc.ops.base import Array
 from tests.kernels import cuda_harness
@@ -101,3 +102,11 @@ def test_stores_beyond_an_output_are_refused():
     memory = tuple(replace(m, size=m.size - 1) if m.written else m for m in nest.memory)
     with pytest.raises(GraphError, match=r"in \w+_data"):
         verify_nest(replace(nest, memory=memory))
+
+
+def test_what_is_stored_may_have_the_pointer_of_a_reshaped_value():
+    part = epilogues(NODES[0], CPU)[0]
+    (output,) = part.outputs
+    again = Value("again", Type((output.type.size,), output.type.dtype))
+    pointers = Pointers({**part.pointers, again: part.pointers[output]})
+    verify_nest(epilogue_nest(replace(part, pointers=pointers)))

@@ -139,3 +139,20 @@ def test_a_product_of_what_has_no_batch_beside_a_batch_along_another_axis_is_row
     images = (W, W, 4, 4)
     graph = laid_out(graphc.grad(loss), images, images, (3, W, 3, 3))
     assert axis_of(graph.outputs[0]) is None
+
+
+@pytest.mark.parametrize("derive", [False, True])
+def test_images_behind_products_of_each_sample_have_lanes_in_the_convolution(derive: bool) -> None:
+    """A product of each image with a matrix is row-major; what is convolved behind it is not."""
+
+    def function(x: Tensor, m: Tensor, w: Tensor) -> Tensor:
+        def total(x: Tensor) -> Tensor:
+            return graphc.sum(graphc.tanh(convolved(m @ x @ m.T, w) / 16) ** 2)
+
+        return graphc.grad(total)(x) if derive else convolved(m @ x @ m.T, w)
+
+    graph = laid_out(function, (W, 1, 4, 4), (8, 4), (2, 1, 3, 3))
+    kernels = [n for n in graph.nodes if isinstance(n.op, Fused)]
+    convolutions = [k for k in kernels if any(n.op.name == "conv2d" for n in k.op.body.nodes)]
+    assert [axis_of(v) for k in convolutions for v in (k.inputs[0], *k.outputs)][:2] == [0, 0]
+    assert any(k not in convolutions and axis_of(k.output) is None for k in kernels)

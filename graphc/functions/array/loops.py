@@ -40,8 +40,8 @@ def scan(
             again from its old carry, the only value that is kept, and no work is moved out of the
             loop.
         until: A function of the new carry that returns a bool []: after the iteration in which it
-            is true no other counts. The carry stays as it is then, and the other `y` are zeros;
-            they are computed all the same.
+            is true no other counts. The carry stays as it is then, and the other `y` are zeros.
+            The CPU leaves the kernels of these iterations out.
 
     Returns:
         The last carry, and the `y` of all iterations stacked along a new first axis.
@@ -85,8 +85,8 @@ def while_loop(
 ) -> Any:
     """Run a loop `carry = body_fun(carry)` while `cond_fun(carry)`, at most `limit` times.
 
-    The body is traced and compiled once. All `limit` iterations are computed, and those behind the
-    end are dropped, so that the time does not depend on data. Gradients keep the old carries of
+    The body is traced and compiled once. The CPU leaves the kernels of iterations behind the end
+    out; a GPU computes all `limit` iterations and drops these. Gradients keep the old carries of
     `limit` iterations. In a `vmap` the loop of each sample ends by itself.
 
     Args:
@@ -181,9 +181,10 @@ def cond(
 ) -> Any:
     """Return `true_fun(*operands)` if `pred`, else `false_fun(*operands)`.
 
-    Both are computed and one is dropped, so that the time does not depend on data. A gradient is
-    that of the branch that is taken: what the other would give, such as NaN, has no part in it. A
-    Python bool decides while the function is traced. In a `vmap` each sample takes its own branch.
+    The CPU computes that branch alone; a GPU computes both and drops one. A gradient is that of the
+    branch that is taken: what the other would give, such as NaN, has no part in it. A Python bool
+    decides while the function is traced. In a `vmap` each sample takes its own branch, and a branch
+    is computed if any sample takes it.
 
     Args:
         pred: A bool [], or a Python bool.

@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
+from graphc.ir import Graph, Value
 from graphc.ir.vocabulary import Tensor, Tensors, Vocabulary
 from graphc.ops.axes import repeated
 from graphc.ops.base import Flags
 
-if TYPE_CHECKING:
-    from graphc.ops.loops.scan import Scan
+_T = TypeVar("_T")
+
+
+class GuardedLoop(Protocol):
+    """A scan, as far as this module knows it; see `scan.py`."""
+
+    @property
+    def body(self) -> Graph: ...
+    @property
+    def length(self) -> int: ...
+    @property
+    def carries(self) -> int: ...
+    @property
+    def reverse(self) -> bool: ...
+    @property
+    def recompute(self) -> bool: ...
+    @property
+    def guard(self) -> Value | None: ...
+    @property
+    def results(self) -> tuple[Value, ...]: ...
+    def split_inputs(
+        self, items: Sequence[_T]
+    ) -> tuple[Sequence[_T], Sequence[_T], Sequence[_T]]: ...
+    def split_outputs(self, items: Sequence[_T]) -> tuple[Sequence[_T], Sequence[_T]]: ...
 
 
 def guarded_samples(
-    f: Vocabulary, op: Scan, inputs: Tensors, varies: Flags, size: int
+    f: Vocabulary, op: GuardedLoop, inputs: Tensors, varies: Flags, size: int
 ) -> tuple[Tensors, Tensors]:
     """Return the last carries of all samples, and what they stack, for a guard that `varies`.
 

@@ -25,7 +25,7 @@ def fuse_groups(graph: Graph, groups: Sequence[Sequence[Node]], notes: Sequence[
     body reads, and computes once what two of its nodes compute.
     """
     if not groups:
-        return graph
+        return _prune_outputs(drop_dead(graph))
     graph, groups = _shared(graph, groups)
     producers = graph.producers
     names = KernelNames(graph)
@@ -132,6 +132,8 @@ def _prune_outputs(graph: Graph) -> Graph:
         if isinstance(node, KernelNode) and any(v not in used for v in node.outputs):
             node = keep_outputs(node, [v in used for v in node.outputs])
         nodes.append(node)
+    if all(new is old for new, old in zip(nodes, graph.nodes, strict=True)):
+        return drop_dead(graph)
     return drop_dead(replace(graph, nodes=tuple(nodes)))
 
 

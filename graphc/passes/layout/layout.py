@@ -4,7 +4,7 @@ With `[n / W][c][h][w][W]` every kernel's vectors are full whatever the number o
 stay in the user's layout, and pooling, softmax and normalisation work lane by lane. The price is
 the batch's tail and a conversion of the inputs. The pass follows the batch axis from the inputs
 through every kernel; a kernel that uses it other than as its own first axis keeps row-major values,
-and `relayout` nodes stand between the two worlds.
+and `relayout` nodes stand between the two worlds. Images of convolutions come back to the lanes.
 
 In a recurrent network the carries of its scans have lanes, and so have the elements that they scan:
 a stack [t][n / W][h][W] has the batch as its second axis, and is at the same time a matrix of t * n
@@ -136,8 +136,10 @@ class _Assignment:
             self._as_lanes(value, self.on_batch[like])
             if like in self.on_batch
             else self._as_row(value)
-            for value, like in zip(self.graph.outputs, kept, strict=True)
+            for value, like in zip(op.results, kept, strict=True)
         )
+        if op.guard is not None:
+            outputs = (*outputs, self._as_row(op.guard))
         inputs = tuple(self.laned[v] if v in self.on_batch else v for v in self.graph.inputs)
         nodes = tuple(self.nodes)
         return drop_dead(replace(self.graph, inputs=inputs, nodes=nodes, outputs=outputs))
@@ -203,6 +205,7 @@ class _Assignment:
 
     def _kernel(self, node: KernelNode) -> None:
         op = node.op
+        self._return_to_lanes(node)
         on_batch = {
             b: self.on_batch[v]
             for v, b in zip(node.inputs, op.body.inputs, strict=True)
@@ -234,6 +237,20 @@ class _Assignment:
         self.nodes.append(
             replace(node, op=replace(op, body=body), inputs=tuple(inputs), outputs=tuple(outputs))
         )
+
+    def _return_to_lanes(self, node: KernelNode) -> None:
+        """Give the image of a convolution lanes again, where a kernel before has left them.
+
+        Converting it, as behind `interpolate`, costs far less than a convolution without lanes.
+        """
+        if self.times:
+            return
+        body = node.op.body
+        images = {n.inputs[0] for n in body.nodes if n.op.name == "conv2d"}
+        for value, inner in zip(node.inputs, body.inputs, strict=True):
+            made = value not in self.graph.state and value not in self.on_batch
+            if made and inner in images and value.type.shape[0] == self.batch:
+                self.on_batch[value] = 0
 
     def _made(self, body: Graph) -> dict[Value, int] | None:
         """Return the batch axes of values from nothing, such as zeros for first carries."""

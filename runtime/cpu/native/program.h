@@ -53,7 +53,7 @@ struct TaskSpec {
   int32_t stands_for;  // index of the loop that it is, or -1
   int32_t first;       // the iterations of that loop around it in which it does anything:
   int32_t last;        // `first` to `last` (exclusive)
-  int32_t padding;
+  int32_t guarded;     // whether it does nothing where the guard of that loop is false
 };
 
 // A loop over the `tasks` tasks behind the one that stands for it. Laid out as `LOOP`.
@@ -63,7 +63,9 @@ struct LoopSpec {
   int32_t count;       // at least 1
   int32_t first_move;  // index in the list of moves
   int32_t moves;
-  int32_t padding;
+  int32_t
+      guard;  // index of the argument that says, when an iteration begins, whether guarded tasks
+              // are to do anything: a byte; or -1
 };
 
 // In iteration t the argument lies (t mod period) * stride bytes from where it begins. Laid out as
@@ -93,7 +95,8 @@ struct alignas(64) Loop {
   LoopSpec spec;
   std::vector<int> roots;  // tasks that wait for nothing
   int sinks = 0;
-  int iteration = 0;                           // written between iterations alone
+  int iteration = 0;                           // written between iterations alone, as is
+  bool skips = false;                          // whether guarded tasks do nothing
   alignas(64) std::atomic<int> unfinished{0};  // sinks that have not ended
 };
 
@@ -155,6 +158,7 @@ class Program {
   void seek(const int32_t* iterations) {
     for (int i = 0; i < loop_count_; i++) {
       loops_[i].iteration = iterations[i];
+      loops_[i].skips = false;
       for (int m = 0; m < loops_[i].spec.moves; m++) {
         const Move& move = moves_[loops_[i].spec.first_move + m];
         shift(move, iterations[i] % move.period * move.stride);
@@ -180,7 +184,8 @@ class Program {
       starts(task);
       if (task.spec.stands_for >= 0) {
         Loop& loop = loops_[task.spec.stands_for];
-        while (loop.iteration < loop.spec.count) {
+        while (!skipped(task) && loop.iteration < loop.spec.count) {
+          look(loop);
           play_in_order(i + 1, i + 1 + loop.spec.tasks);
           advance(loop, ++loop.iteration);
         }
@@ -264,6 +269,10 @@ class Program {
     Task& task = tasks_[index];
     if (task.spec.stands_for >= 0) {
       starts(task);
+      if (skipped(task)) {
+        stops(task);
+        return release_successors(task, kept);
+      }
       return begin_iteration(loops_[task.spec.stands_for], kept);
     }
     if (!kept && task.spec.chunks == 1) return &task;
@@ -273,6 +282,7 @@ class Program {
 
   Task* begin_iteration(Loop& loop, Task* kept) {
     loop.unfinished.store(loop.sinks, std::memory_order_relaxed);
+    look(loop);
     for (int root : loop.roots) kept = release(root, kept);
     return kept;
   }
@@ -291,6 +301,16 @@ class Program {
     Task& task = tasks_[loop.spec.task];
     stops(task);
     return release_successors(task, kept);
+  }
+
+  // An iteration begins: see whether guarded tasks are to do anything in it.
+  void look(Loop& loop) const {
+    if (loop.spec.guard >= 0)
+      loop.skips = !*static_cast<const unsigned char*>(table_[loop.spec.guard]);
+  }
+
+  bool skipped(const Task& task) const {
+    return task.spec.guarded && loops_[task.spec.inside].skips;
   }
 
   // Iteration t - 1 has ended: let the arguments be those of iteration t, or after the last one
@@ -332,6 +352,7 @@ class Program {
       const int iteration = loops_[task.spec.inside].iteration;
       if (iteration < task.spec.first || iteration >= task.spec.last) return;
     }
+    if (skipped(task)) return;
     void* const* arguments = table_.data() + task.spec.first_argument;
     if (task.spec.function) return task.spec.function(arguments, task.spec.phase, chunk);
     const int64_t start = chunk * copy_chunk, left = task.spec.bytes - start;
