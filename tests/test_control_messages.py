@@ -90,7 +90,11 @@ MESSAGES: list[tuple[Callable[..., Any], str]] = [
     (lambda x: graphc.associative_scan(lambda a, b: a, (x, x[:2])),
      "associative_scan: expected one size along axis 0, got 0 f32[3], 1 f32[2]"),
     (lambda x: graphc.associative_scan(lambda a, b: graphc.sum(a), x),
-     "associative_scan: the carry begins as f32[1], the function returns f32[]"),
+     "associative_scan: expected the function to return f32[1], got f32[]"),
+    (lambda x: graphc.associative_scan(lambda a, b: (b,), x),
+     "associative_scan: expected the function to return *, got ('*',)"),
+    (lambda x: graphc.associative_scan(lambda a, b: [b[0], b[0][:0]], [x, x]),
+     "associative_scan: expected the function to return f32[1] at 1, got f32[0]"),
 ]
 # fmt: on
 

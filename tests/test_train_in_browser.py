@@ -110,6 +110,8 @@ def test_it_has_the_bits_of_python_and_goes_on_from_a_file_to_the_bit(
 ) -> None:
     assert text(browser, "#madd") == "relaxed SIMD, fused"
     compared = json.loads((built / "about.json").read_text())["compared"]
+    browser.click("#reset")
+    browser.until("document.getElementById('status').textContent.startsWith('Back at ')")
     train(browser, "10")
     assert text(browser, "#same") == "yes, after 10 steps"
     state = save(browser, tmp_path / "ten")
@@ -170,7 +172,11 @@ def test_it_can_be_drawn_by_keyboard(browser: Browser) -> None:
     for _ in range(12):
         browser.key("ArrowDown")
     browser.until("document.body.dataset.asking === 'false'")
-    assert "reads 1" in text(browser, "#reading")
+    assert text(browser, "#reading").startswith("The net reads ")
+    seen = "document.getElementById('seen').getContext('2d').getImageData(0, 0, 8, 8).data"
+    alpha = browser.js(f"[...{seen}].filter((_, i) => i % 4 === 3)")
+    columns = [sum(alpha[x::8]) for x in range(8)]
+    assert all(columns[3:5]) and not any(columns[:2] + columns[6:])  # a line down the middle
     browser.key("Delete")
     assert text(browser, "#reading") == "Draw with mouse, pen or finger."
 

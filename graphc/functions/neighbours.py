@@ -188,11 +188,6 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
         "program.save writes a program, graphc.save_weights a model's weights, "
         "graphc.save_checkpoint a training run",
     ),
-    ("vmap", "give x a batch axis and call the function once"),
-    (
-        "cond",
-        "a program is the same for every input: graphc.where(condition, a, b) picks from both",
-    ),
     (
         "cuda|cpu|backends|mps|xpu|distributed|accelerator",
         "compile's device= says where a program runs",

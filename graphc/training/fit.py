@@ -51,8 +51,8 @@ def fit(
         The metrics of each epoch: means over its samples, and those of `evaluate`.
 
     Raises:
-        GraphError: An argument is wrong. Exceptions of programs, batches and callbacks are raised
-            as they are.
+        GraphError: An argument is wrong, or an epoch has no batches. Exceptions of programs,
+            batches and callbacks are raised as they are.
 
     Example:
         >>> x = np.linspace(-1, 1, 64, dtype=np.float32).reshape(64, 1)

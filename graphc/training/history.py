@@ -30,7 +30,13 @@ class Means:
         self.samples += samples
 
     def values(self) -> Metrics:
-        """Return the means over all samples so far."""
+        """Return the means over all samples so far.
+
+        Raises:
+            GraphError: There are none.
+        """
+        if not self.samples:
+            raise error("fit: expected batches, got none; an iterator is used up after one epoch")
         return {name: total / self.samples for name, total in self.sums.items()}
 
 
@@ -57,7 +63,11 @@ class History(Sequence[Metrics]):
         self._epochs: list[Metrics] = []
 
     def close(self, more: Mapping[str, float]) -> None:
-        """End the current epoch, whose metrics are its means and some more."""
+        """End the current epoch, whose metrics are its means and some more.
+
+        Raises:
+            GraphError: The epoch had no samples.
+        """
         self._epochs.append({**self.means.values(), **more})
         self.means = Means()
 

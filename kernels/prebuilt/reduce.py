@@ -250,7 +250,8 @@ class _Description(RowBlocks):
         needed = _needed(replace(whole, statements=(*whole.statements, *stores)))
         memory, inplace = self.memory, self.inplace
         made = strip_program(self.domain, needed, memory, inplace, self.registers, STRIPS)
-        reads = {memory[p].number for s in needed.statements if s.results for p in s.pointers}
+        loads = (p for s in needed.statements if s.results for p in s.pointers)
+        reads = {memory[p].number for p in loads if p in memory}  # the others are constants
         if any(i in reads and o in self.written for i, o in inplace):
             made = None  # an earlier loop has written over what this one reads
         self.programs.append(made)

@@ -48,11 +48,6 @@ NAMES: tuple[tuple[Callable[[], object], str], ...] = (
     (lambda: optim.AdamWW, "graphc.optim has no 'AdamWW'; the nearest is optim.AdamW"),
     (lambda: optim.Foo, "graphc.optim has no 'Foo'"),
     (
-        lambda: graphc.cond,
-        "graphc has no 'cond': a program is the same for every input: "
-        "graphc.where(condition, a, b) picks from both",
-    ),
-    (
         lambda: graphc.autocast,
         "graphc has no 'autocast': compile's precision= says what products are computed in",
     ),
@@ -60,14 +55,6 @@ NAMES: tuple[tuple[Callable[[], object], str], ...] = (
         lambda: graphc.float32,
         "graphc has no 'float32': dtypes are names: "
         'x.astype("float32"), graphc.spec(shape, "int64")',
-    ),
-    (
-        lambda: graphc.fori_loop,
-        "graphc has no 'fori_loop': a loop of a static length is graphc.scan(fn, init, length=n)",
-    ),
-    (
-        lambda: graphc.jvp,
-        "graphc has no 'jvp': graphc.grad and graphc.value_and_grad differentiate in reverse",
     ),
     (
         lambda: graphc.functional_call,

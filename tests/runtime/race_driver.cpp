@@ -85,7 +85,7 @@ void play_random_program(Pool& pool, unsigned seed, int threads, int calls, int 
   std::vector<LoopSpec> loops;
   if (iterations) {  // the task that stands for the loop comes first
     specs.insert(specs.begin(), {nullptr, 0, 0, 0, 1, 0, 0, 0, 0, -1, 0, 0, 0, 0});
-    loops.push_back({0, tasks, iterations, 0, int(moves.size()), 0});
+    loops.push_back({0, tasks, iterations, 0, int(moves.size()), -1});
     for (int32_t& successor : successors) successor++;
   }
   Program program(specs.data(), int(specs.size()), successors.data(), int(successors.size()),

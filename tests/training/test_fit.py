@@ -204,6 +204,23 @@ def test_a_run_that_ctrl_c_stopped_goes_on_with_the_same_bits(
     assert fit(again, batches(), 3, callbacks=[Checkpoints(tmp_path)])[:] == expected[:]
 
 
+def test_a_run_that_failed_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
+    whole, _ = programs()
+    expected = fit(whole, batches(), 3)
+
+    class Fail(Callback):
+        def step(self, run: Run) -> None:
+            if run.history.steps == 9:
+                raise OSError("the power is gone")
+
+    step, _ = programs()
+    with pytest.raises(OSError, match=r"^the power is gone$"):
+        fit(step, batches(), 3, callbacks=[Checkpoints(tmp_path, every=4), Fail()])
+    again, _ = programs()
+    history = fit(again, batches(), 3, callbacks=[Checkpoints(tmp_path, every=4)])
+    assert history[:] == expected[:] and history.steps == 15
+
+
 def test_a_history_alone_goes_on_in_the_same_process() -> None:
     whole, _ = programs()
     expected = fit(whole, batches(), 3)
@@ -302,6 +319,10 @@ WRONG = [
      f"fit: callbacks expected callbacks and functions, got {EarlyStopping!r}"),
     (lambda: fit(lambda: np.zeros(3), [()], 1),
      "fit: expected a program whose result begins with a loss, got none"),
+    (lambda: fit(lambda: 1.0, iter([()]), 2),
+     "fit: expected batches, got none; an iterator is used up after one epoch"),
+    (lambda: fit(lambda: 1.0, [()], 1, evaluate=(lambda: 1.0, [])),
+     "fit: expected batches, got none; an iterator is used up after one epoch"),
     (lambda: EarlyStopping("loss", 0),
      "EarlyStopping: patience expected a number from 1 up, got 0"),
     (lambda: EarlyStopping("loss", min_delta=-1),

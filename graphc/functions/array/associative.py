@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from graphc.functions.array.looping import check_carry
 from graphc.functions.array.shape.shapes import concat, flip, reshape, stack
 from graphc.functions.array.tensors import as_tensor, error
 from graphc.ir import tree
@@ -84,7 +83,18 @@ class _Running:
     def joined(self, a: Any, b: Any) -> Any:
         """Return `fn(a, b)`, or raise GraphError unless it is like `b`."""
         found = tree.map_leaves(lambda _, leaf: as_tensor(leaf), self.fn(a, b))
-        check_carry("associative_scan", b, found)
+        if tree.structure(found) != tree.structure(b):
+            raise error(
+                f"associative_scan: expected the function to return {tree.structure(b)}, "
+                f"got {tree.structure(found)}"
+            )
+        for (path, want), (_, got) in zip(tree.leaves(b), tree.leaves(found), strict=True):
+            if got.value.type != want.value.type:
+                place = f" at {path}" if path else ""
+                raise error(
+                    f"associative_scan: expected the function to return {want.value.type}{place}, "
+                    f"got {got.value.type}"
+                )
         return found
 
     def part(self, x: Any, places: slice) -> Any:
