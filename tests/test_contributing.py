@@ -20,11 +20,16 @@ PARTS_OF_DEVICES = (
     "runtime/cuda/",
     "runtime/sim/",
 )
-PARTS_OF_THE_CPU = tuple(
-    f"runtime/compilers/{name}.py"
-    for name in ("background_builds", "prebuilt_library", "shared_objects", "translation_units")
+COMPILERS = (
+    "background_builds",
+    "player_library",
+    "prebuilt_library",
+    "shared_objects",
+    "shipped",
+    "translation_units",
 )
-"""The compiler's side of it, which the simulator uses too."""
+PARTS_OF_THE_CPU = ("graphc/export/", *(f"runtime/compilers/{name}.py" for name in COMPILERS))
+"""Programs of the CPU as files, and its compiler's side, which the simulator uses too."""
 TORCHS = re.compile(r"graphc/(nn|functions|torch)/")
 """Names of PyTorch's that are taken for ours."""
 
