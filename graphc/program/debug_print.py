@@ -39,11 +39,15 @@ class Statistics:
         return f"{self.name}: {numbers}, {self.nans} NaN of {self.count}{line}"
 
 
+STATISTICS = 5
+"""Numbers per iteration of `show`."""
+
+
 @dataclass(frozen=True)
 class Shown:
     """An additional output: the statistics of `show` along the last axis, or the value of `tap`.
 
-    Behind the statistics stands a 1; all are zero of an iteration that was skipped.
+    Behind the four statistics stands a 1; all are zero of an iteration that was skipped.
     """
 
     name: str
@@ -55,7 +59,7 @@ class Shown:
 
     def tell(self, array: Array) -> None:
         """Pass the statistics of a call to the callback."""
-        rows = array.reshape(-1, 5).astype(np.float64)
+        rows = array.reshape(-1, STATISTICS).astype(np.float64)
         rows = rows[rows[:, 4] != 0]
         if not len(rows):
             return

@@ -23,7 +23,7 @@ from graphc.optim.clock import Clock
 from graphc.optim.groups import Rate
 from graphc.optim.rates import LARGEST, RULE, SCHEDULE, rates_of
 from graphc.optim.restored import RestoredRule
-from graphc.program.debug_print import Shown
+from graphc.program.debug_print import STATISTICS, Shown
 from graphc.program.loading import target_for
 from graphc.program.making import Recipe
 from graphc.program.program import Program
@@ -215,7 +215,7 @@ def _read_shown(fields: Fields, outputs: Any) -> Shown:
     lines = tuple(fields.texts("lines"))
     fields.end()
     tensor = next(outputs, None)
-    if tensor is None or not 0 <= count < 1 << 62 or (count and tensor.shape[-1:] != (4,)):
+    if tensor is None or not 0 <= count < 1 << 62 or (count and tensor.shape[-1:] != (STATISTICS,)):
         raise FormatError(f"shown: no statistics for {name!r}")
     return Shown(name, tensor, count, lines=lines)
 

@@ -118,6 +118,7 @@ class Slow:
             threading.Event().wait(0.2)
         return number
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
 batches = Batches(Slow(), 2, prefetch=2)
 try:
     for batch in batches:

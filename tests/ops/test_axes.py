@@ -20,8 +20,9 @@ from tests.ops.sample import for_each_op
 from tests.ops.samples import CORE, MANY, SAMPLES, Sample
 
 SIZE = 3
-OF_BODIES = {"kernel"}
-"""What holds a graph made by passes: nothing looks at its axes from outside."""
+OF_BODIES = {"kernel", "custom_gradient"}
+"""What holds a graph made by passes, or only for gradients: nothing looks at its axes from
+outside."""
 
 
 @pytest.mark.parametrize("name", sorted(REGISTRY))

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,14 @@ def test_a_rate_falls_on_a_plateau_also_when_a_run_goes_on() -> None:
         return found
 
     assert rates(9) == rates(2, 5, 9) == [0.05] * 2 + [0.025] * 3 + [0.0125] * 2 + [0.00625] * 2
+
+
+@pytest.fixture(autouse=True)
+def ctrl_c() -> Iterator[None]:
+    """Python's own handler, also where the tests run in the background of a shell."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 class StopAt(Callback):
