@@ -9,10 +9,9 @@ question about two ranges is answered exactly for all iterations at once:
 1. Two steps of an iteration that touch a byte, one of them writing, are ordered.
 2. A read finds the value that it names. A value that the iteration computes was written there by an
    earlier step; one that the previous iteration handed on (`Loop.carries`) by a step of that
-   iteration, or it was there at first; an element of a scanned value, and a value from outside,
-   have been there since the loop began. And nothing has overwritten it since. A write that moves
-   along a stack touches a given byte in an interval of iterations, found by a division, so "in any
-   earlier iteration" needs no enumeration.
+   iteration, or it was there at first; elements of scanned values and values from outside have been
+   there since the loop began. And nothing has overwritten it since. A write along a stack touches a
+   given byte in an interval of iterations, found by a division.
 3. In the same way each last carry and each element of a stack is where it belongs at the end.
 4. Everything is within what the loop declares to read and write. To the surrounding steps the loop
    is one step that does that; so is a nested loop, which is proved in the same way.
@@ -20,9 +19,8 @@ question about two ranges is answered exactly for all iterations at once:
 A step of a stage runs only in some of the iterations; what a stage reads of the previous one
 (`Loop.links`) was written there by a step of the previous iteration.
 
-A nested loop is proved in the first iteration of the enclosing loops. That proves it in all of
-them: two ranges that move alike with the outer loops keep their relative position, and two that do
-not must never meet, which is checked for all iterations of the outer loops.
+A nested loop is proved in the first iteration of the enclosing loops, and so in all: ranges that
+move alike with these keep their relative position, and others must never meet in any iteration.
 """
 
 from __future__ import annotations
