@@ -236,7 +236,7 @@ template <class T> void window_of(const State& state, const Step& step) {
   long indices[AXES] = {}, step_next[4] = {};
   for (int a = 0; a < operands && next >= inner; a++)
     step_next[a] = state.lines[step.operand(a)].stride[next];
-  const bool by_rows = tiled && next >= inner &&
+  const bool by_rows = tiled && next >= inner && state.n % length == 0 &&
                        (length % W == 0 || (length < W && !step.in_place)) && !step_next[0] &&
                        !step_next[1] && !step_next[2] && step_next[3] == 1;
   for (run.k = 0; run.k < state.n;) {
