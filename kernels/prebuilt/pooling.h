@@ -230,7 +230,7 @@ template <class T> void window_of(const State& state, const Step& step) {
     }
     return;
   }
-  const long length = last == inner ? layout.cut : layout.extent[last];
+  const long length = last < 0 ? 1 : last == inner ? layout.cut : layout.extent[last];
   const int next = last - 1;  // the axis of neighbouring runs, if there is one in the strip
   const long runs = next >= inner ? (next == inner ? layout.cut : layout.extent[next]) : 1;
   long indices[AXES] = {}, step_next[4] = {};
