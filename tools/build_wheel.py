@@ -72,7 +72,7 @@ def build_wheel(target: Path, isas: Iterable[str]) -> Path:
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="graphc-wheel-") as name:
         folder = Path(name)
-        built = build_objects([shipped.player(), *map(shipped.library, isas)], folder)
+        built = build_objects([shipped.player(), *map(shipped.prebuilt, isas)], folder)
         tag = tag_of(built)
         command = [
             sys.executable,

@@ -90,7 +90,7 @@ class _Building:
             with cache.open_folder("cpu") as folder:
                 built = self._path(folder)
                 intact = cache.intact(built, built.stem[-32:])
-                path = built if intact else shipped.library_of_this_cpu()
+                path = built if intact else shipped.prebuilt_of_this_cpu()
                 if path is None:
                     return None
                 with contextlib.suppress(OSError):  # intact, but of another system

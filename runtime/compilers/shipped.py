@@ -65,7 +65,7 @@ def player() -> Shipped:
     return Shipped("player", (PLAYER_SOURCE,), flags, headers_digest(PLAYER_SOURCE.parent))
 
 
-def library(isa: str) -> Shipped:
+def prebuilt(isa: str) -> Shipped:
     """The library of prebuilt kernels for an instruction set."""
     folder = KERNEL_HEADERS / "prebuilt"
     lanes = f"-DGRAPHC_LANES={INSTRUCTION_SETS[isa]}"
@@ -81,12 +81,12 @@ def found(objects: Sequence[Shipped]) -> Path | None:
     return next((path for o in objects if (path := o.path).is_file()), None)
 
 
-def library_of_this_cpu() -> Path | None:
+def prebuilt_of_this_cpu() -> Path | None:
     """The library that a wheel brought for this CPU or GRAPHC_ISA."""
     lanes = cpu_target().lanes
     return found(
         [
-            library(isa)
+            prebuilt(isa)
             for isa, (_, needs) in LEVELS.items()
             if INSTRUCTION_SETS[isa] == lanes and {*needs} <= {*cpu_features()}
         ]
