@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 import os
 import threading
 from collections import OrderedDict
@@ -107,16 +109,12 @@ def objective(
     total = functions.sum(weight)
     of_rows = _losses(model.network.output, model(x), y)
     data = functions.sum(of_rows * weight) / total
-    squares = sum((functions.sum(w * w) for w in model.weights[1:]), _squares(model))
+    squares = functools.reduce(operator.add, (functions.sum(w * w) for w in model.weights))
     penalty = 0.5 * alpha * squares / total
     outputs = model.network.units[-1]
     if model.network.output != "identity" or outputs == 1:
         return data + penalty
     return data + penalty, data / outputs + penalty
-
-
-def _squares(model: Perceptron) -> Tensor:
-    return functions.sum(model.weights[0] * model.weights[0])
 
 
 def _losses(output: str, z: Tensor, y: Tensor) -> Tensor:
