@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from graphc.base.dtypes import Array
 from graphc.program import Program
-from graphc.sklearn.perceptron import Network, Step, Workspace, borrowed, dense, moments
+from graphc.sklearn.perceptron import Network, Step, Workspace, borrowed, moments
 from graphc.sklearn.rounds import Rounds
 
 GATHERED = 2**20
@@ -229,7 +229,7 @@ class MLP(BaseEstimator):
         return train, test, y_test, y
 
     def _scored(self, workspace: Workspace, x: Any, y: Array) -> float:
-        predicted = _predictions(workspace, x)
+        predicted = workspace.predict(x)
         if not np.isfinite(predicted).all():
             return float("nan")
         return float(self._score_of(predicted, y))
@@ -240,7 +240,7 @@ class MLP(BaseEstimator):
         x = validate_data(self, given, accept_sparse=["csr"], dtype=np.float32, reset=False)
         with borrowed(self._network()) as workspace:
             workspace.load(self.coefs_, self.intercepts_)
-            return _predictions(workspace, x)
+            return workspace.predict(x)
 
     def _network(self) -> Network:
         units = (self.coefs_[0].shape[0], *(w.shape[1] for w in self.coefs_))
@@ -318,13 +318,6 @@ class Epoch:
         weights = self._weights[count]
         found = self._step(self._gathered[part], self._targets[part], weights, self._alpha)
         return float(found[-1] if isinstance(found, tuple) else found)
-
-
-def _predictions(workspace: Workspace, x: Any) -> Array:
-    if not hasattr(x, "toarray"):
-        return workspace.predict(dense(x))
-    parts = [workspace.predict(dense(x[i : i + 1024])) for i in range(0, x.shape[0], 1024)]
-    return np.concatenate(parts)
 
 
 def _shuffled(count: int, random: Any) -> Array:

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
@@ -20,7 +19,7 @@ from graphc.base.dtypes import Array
 from graphc.data import Batches
 from graphc.nn.initialize import seeded
 from graphc.program import Buckets, SizedProgram, compile
-from graphc.sklearn.perceptron import ROWS, moments, threads
+from graphc.sklearn.perceptron import ROWS, in_parts, moments, threads
 from graphc.sklearn.rounds import Rounds
 from graphc.trace import Tensor, spec
 
@@ -193,9 +192,7 @@ class ModuleEstimator(BaseEstimator):
     def _predicted(self, given: Any) -> Array:
         check_is_fitted(self)
         x = validate_data(self, given, dtype=self.dtype, allow_nd=True, order="C", reset=False)
-        predict = self._predicting(x.shape[1:])
-        parts = [predict(x[i : i + ROWS[-1]]) for i in range(0, len(x), ROWS[-1])]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return in_parts(self._predicting(x.shape[1:]), x)
 
     def _split(self, x: Array, y: Array, random: Any) -> tuple[Array, Array, Array, Array]:
         stratify = y if is_classifier(self) else None

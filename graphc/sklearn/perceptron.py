@@ -170,19 +170,26 @@ class Workspace:
         program.load_state_dict({**(fresh if state is None else state), **_of(program, parameters)})
         return program
 
-    def predict(self, x: Array) -> Array:
-        """Return probabilities or values [n, outputs] of x f32 [n, features]."""
-        if self._predict is None:
+    def predict(self, x: Any) -> Array:
+        """Return probabilities or values [n, outputs] of x [n, features], dense or sparse."""
+        predict = self._predict
+        if predict is None:
             features = self.model.network.units[0]
-            self._predict = compile(
+            predict = self._predict = compile(
                 predicted,
                 self.model,
                 spec(("batch", features)),
                 batch=Buckets(*ROWS),
                 threads=threads(),
             )
-        parts = [self._predict(x[i : i + ROWS[-1]]) for i in range(0, len(x), ROWS[-1])]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return in_parts(lambda rows: predict(dense(rows)), x)
+
+
+def in_parts(predict: Callable[[Any], Array], x: Any) -> Array:
+    """Return what `predict` makes of the rows of x, given at most `ROWS[-1]` of them at a time."""
+    most = ROWS[-1]
+    parts = [predict(x[i : i + most]) for i in range(0, x.shape[0], most)]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def moments(program: Program, model: nn.Module) -> dict[str, Array]:
