@@ -103,10 +103,8 @@ class MLP(BaseEstimator):
         first = not hasattr(self, "coefs_") or (not self.warm_start and not incremental)
         x, y = self._checked(given, targets, incremental, first)
         random = check_random_state(self.random_state)
-        hidden = self.hidden_layer_sizes
-        hidden = hidden if hasattr(hidden, "__iter__") else [hidden]
         self.n_outputs_ = self._outputs(y)
-        units = (x.shape[1], *map(int, hidden), self.n_outputs_)
+        units = (x.shape[1], *map(int, self._hidden()), self.n_outputs_)
         if first:
             self._initialize(units, random)
         with borrowed(self._network()) as workspace:
@@ -262,10 +260,14 @@ class MLP(BaseEstimator):
         if self.verbose:
             print(text)
 
+    def _hidden(self) -> list[Any]:
+        """The number of units of each hidden layer; a single number stands for one layer."""
+        sizes = self.hidden_layer_sizes
+        return list(sizes) if hasattr(sizes, "__iter__") else [sizes]
+
     def _check_arguments(self) -> None:
         """ValueError for an argument of the estimator that is wrong, as scikit-learn has it."""
-        hidden = self.hidden_layer_sizes
-        sizes = list(hidden) if hasattr(hidden, "__iter__") else [hidden]
+        sizes = self._hidden()
         if not all(isinstance(n, Integral) and int(n) > 0 for n in sizes):
             raise ValueError(f"hidden_layer_sizes must be > 0, got {sizes}.")
         for name, (accepted, says) in _ACCEPTED.items():
