@@ -179,9 +179,9 @@ class Batches:
 
     def _made(self, epoch: int, batch: int) -> Iterator[list[Any]]:
         """The batches of an epoch from number `batch` on, each in a list."""
-        source, size, pad = self._source, self.size, self.last == "pad"
+        source = self._source
         if isinstance(source, Stream):
-            parts = source.batches(size, batch, pad, self._memory)
+            parts = source.batches(self.size, batch, self.last, self._memory)
         else:
             parts = self._of_rows(source, epoch, batch)
         while True:
@@ -193,8 +193,6 @@ class Batches:
                 if not isinstance(problem, GraphError):
                     problem.add_note(f"in batch {batch} of epoch {epoch}")
                 raise
-            if self.last == "drop" and part[1] < size:
-                return
             weighted = [self._weighted(*part)]
             del part  # as above
             yield weighted
@@ -206,7 +204,7 @@ class Batches:
         """The batches of a source with a length, and how many rows of each are no padding."""
         size = self.size
         order = None if self.shuffle is None else _order(self.shuffle, epoch, source.rows)
-        for start in range(batch * size, source.rows, size):
+        for start in range(batch * size, len(self) * size, size):
             count = min(size, source.rows - start)
             rows: Rows = slice(start, start + count) if order is None else order[start:][:count]
             if self.last == "pad" and count < size:

@@ -110,14 +110,19 @@ class Stream:
         return iter(self.source if isinstance(self.source, Iterable) else self.source())
 
     def batches(
-        self, size: int, skipped: int, pad: bool, memory: Memory
+        self, size: int, skipped: int, last: str, memory: Memory
     ) -> Iterator[tuple[Any, int]]:
-        """Return the batches behind `skipped` ones, and how many rows of each are no padding."""
+        """Return the batches behind `skipped` ones, and how many rows of each are no padding.
+
+        `last` is that of `Batches`.
+        """
         samples = itertools.islice(self.samples(), skipped * size, None)
         first = skipped * size
         while found := list(itertools.islice(samples, size)):
             count = len(found)
-            found += found[-1:] * (size - count if pad else 0)
+            if last == "drop" and count < size:
+                return
+            found += found[-1:] * (size - count if last == "pad" else 0)
             yield stack(found, range(first, first + len(found)), memory), count
             first += count
 

@@ -68,6 +68,19 @@ def test_an_epoch_gives_every_sample_once(prefetch: int, shuffle: int | None, la
         assert [len(y) for _, y, *_ in given][2:] == {"drop": [], "pad": [4], "bucket": [2]}[last]
 
 
+@pytest.mark.parametrize("shuffle", [None, 7])
+def test_samples_that_are_left_out_are_not_read(shuffle: int | None) -> None:
+    asked: list[int] = []
+
+    class Counting(Samples):
+        def __getitem__(self, number: int) -> Any:
+            asked.append(number)
+            return super().__getitem__(number)
+
+    given = list(Batches(Counting(Y.tolist()), 4, shuffle=shuffle))
+    assert asked == [y for batch in given for y in batch.tolist()] and len(asked) == 8
+
+
 def test_a_padded_batch_repeats_its_last_sample_with_a_weight_of_zero() -> None:
     *_, (x, y, weight) = Batches((X, Y), 4, last="pad")
     assert y.tolist() == [8, 9, 9, 9] and weight.tolist() == [1, 1, 0, 0]
