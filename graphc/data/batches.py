@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -164,20 +164,19 @@ class Batches:
 
     def _loop(self, epoch: int, batch: int) -> Iterator[Any]:
         made = self._made(epoch, batch)
-        ahead = Ahead(made, self._prefetch) if self._prefetch else None
+        items = Ahead(made, self._prefetch) if self._prefetch else made
         try:
-            while (found := next(made if ahead is None else ahead, None)) is not None:
+            for found in items:
                 batch += 1
                 self._epoch, self._batch = epoch, batch
                 # The generator keeps no reference, so that the memory of the batch is free once
                 # the caller's is gone.
                 yield found.pop()
         finally:
-            if ahead is not None:
-                ahead.close()
+            items.close()
         self._epoch, self._batch = epoch + 1, 0
 
-    def _made(self, epoch: int, batch: int) -> Iterator[list[Any]]:
+    def _made(self, epoch: int, batch: int) -> Generator[list[Any]]:
         """The batches of an epoch from number `batch` on, each in a list."""
         source = self._source
         if isinstance(source, Stream):
