@@ -78,8 +78,7 @@ def fit(
         run.resume()
         while run.epoch < epochs and not run.stop:
             for batch in batches:
-                result = program(**batch) if isinstance(batch, dict) else program(*_tuple(batch))
-                run.metrics = metrics_of(result)
+                run.metrics = metrics_of(_called(program, batch))
                 run.history.steps += 1
                 run.history.means.add(run.metrics, samples_of(batches, batch))
                 for callback in active:
@@ -108,13 +107,15 @@ def _evaluated(evaluate: Evaluate | None) -> Metrics:
     program, batches = evaluate
     means = Means()
     for batch in batches:
-        result = program(**batch) if isinstance(batch, dict) else program(*_tuple(batch))
-        means.add(metrics_of(result), samples_of(batches, batch))
+        means.add(metrics_of(_called(program, batch)), samples_of(batches, batch))
     return {f"val_{name}": value for name, value in means.values().items()}
 
 
-def _tuple(batch: Any) -> tuple[Any, ...]:
-    return tuple(batch) if isinstance(batch, tuple | list) else (batch,)
+def _called(program: Any, batch: Any) -> Any:
+    """The result of a program for a batch."""
+    if isinstance(batch, dict):
+        return program(**batch)
+    return program(*batch) if isinstance(batch, tuple | list) else program(batch)
 
 
 def _check(program: Any, epochs: Any, evaluate: Any) -> None:
