@@ -138,8 +138,7 @@ class Checkpoints(Callback):
         keep: int | None = 3,
         resume: bool = True,
     ) -> None:
-        if every is not None and (isinstance(every, bool) or every < 1):
-            raise error(f"Checkpoints: every expected a number from 1 up or None, got {every!r}")
+        check_every("Checkpoints", every)
         self.folder, self.sources, self.best = Path(folder), sources, best
         self.every, self.keep, self.resume = every, keep, resume
         self._sign = _sign("Checkpoints", mode)
@@ -217,6 +216,12 @@ def _replayed(history: History, monitor: str, rate: float, options: dict[str, An
         plateau(value)
     plateau.rate = rate
     return plateau
+
+
+def check_every(name: str, every: int | None) -> None:
+    """Raise GraphError if a callback of this name cannot act every so many steps."""
+    if every is not None and (isinstance(every, bool) or every < 1):
+        raise error(f"{name}: every expected a number from 1 up or None, got {every!r}")
 
 
 def _sign(name: str, mode: str) -> int:

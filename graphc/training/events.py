@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from graphc.base.source_lines import error
-from graphc.training.callbacks import Callback
+from graphc.training.callbacks import Callback, check_every
 from graphc.training.run import Run
 
 
@@ -27,8 +27,7 @@ class TensorBoard(Callback):
     """
 
     def __init__(self, folder: str | os.PathLike[str], every: int | None = 1) -> None:
-        if every is not None and (isinstance(every, bool) or every < 1):
-            raise error(f"TensorBoard: every expected a number from 1 up or None, got {every!r}")
+        check_every("TensorBoard", every)
         self._make = _writer()
         self.folder, self.every = Path(folder), every
         self._writer: Any = None
