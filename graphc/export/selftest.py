@@ -224,7 +224,7 @@ def _call(module: Module, number: int, call: Call) -> Iterator[str]:
             yield f"    fill_{of}({memory}, {port.type.size}, {call.seed + n}u);"
     fields = {
         side: ", ".join(_memory(function, p) if p.type.size else "0" for p in ports) or "0"
-        for side, ports in (("inputs", function.inputs), ("outputs", function.outputs))
+        for side, ports in function.sides
     }
     for side, values in fields.items():
         yield f"    const {function.symbol}_{side} {side} = {{{values}}};"

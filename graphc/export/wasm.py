@@ -71,7 +71,7 @@ def _numbered(module: Module) -> dict[tuple[str, str, str], int]:
     ports = [
         (function.symbol, side, port.symbol)
         for function in module.functions
-        for side, ports in (("inputs", function.inputs), ("outputs", function.outputs))
+        for side, ports in function.sides
         for port in ports
     ]
     return {port: number for number, port in enumerate(ports)}
@@ -108,8 +108,7 @@ def _description(module: Module) -> dict[str, Any]:
         "functions": [
             {
                 "name": function.entry.name,
-                "inputs": ports(function, "inputs", function.inputs),
-                "outputs": ports(function, "outputs", function.outputs),
+                **{side: ports(function, side, own) for side, own in function.sides},
             }
             for function in module.functions
         ],
@@ -131,7 +130,7 @@ def _module_text(module: Module) -> Iterator[str]:
     yield f"_Alignas(64) static unsigned char weights_and_state[{upper}_WEIGHTS_BYTES];"
     yield f"static {name} model;"
     for function in module.functions:
-        for side, ports in (("inputs", function.inputs), ("outputs", function.outputs)):
+        for side, ports in function.sides:
             for port in ports:
                 number = numbers[function.symbol, side, port.symbol]
                 yield (
@@ -158,7 +157,7 @@ def _module_text(module: Module) -> Iterator[str]:
         fields = {
             side: ", ".join(f"memory_{numbers[function.symbol, side, p.symbol]}" for p in ports)
             or "0"
-            for side, ports in (("inputs", function.inputs), ("outputs", function.outputs))
+            for side, ports in function.sides
         }
         yield f"EXPORT(call_{own}) int call_{own}(void) {{"
         for side, values in fields.items():
