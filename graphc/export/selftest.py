@@ -171,9 +171,10 @@ def _lines(module: Module, test: SelfTest) -> Iterator[str]:
     yield f"_Alignas(64) static unsigned char arena[{upper}_ARENA_BYTES];"
     yield f"_Alignas(64) static unsigned char state[{upper}_STATE_BYTES];"
     for function in module.functions:
-        for port in (*function.inputs, *function.outputs):
-            if port.type.size:
-                yield f"static {port.c_type} {_memory(function, port)}[{port.type.size}];"
+        for side, ports in function.sides:
+            for port in ports:
+                if port.type.size:
+                    yield f"static {port.c_type} {_memory(function, side, port)}[{port.type.size}];"
     yield from _tables(test)
     yield ""
     yield "/* The calls that differ, and the checksum of the state after the last one; -1 if the"
@@ -215,7 +216,7 @@ def _call(module: Module, number: int, call: Call) -> Iterator[str]:
     for n, port in enumerate(function.inputs):
         if not port.type.size:
             continue
-        memory = _memory(function, port)
+        memory = _memory(function, "inputs", port)
         if call.given:
             yield f"    copy({memory}, given_{number}_{port.symbol}, sizeof {memory});"
         else:
@@ -223,7 +224,7 @@ def _call(module: Module, number: int, call: Call) -> Iterator[str]:
             of = fill.get(port.type.dtype, f"bits{8 * port.type.numpy_dtype.itemsize}")
             yield f"    fill_{of}({memory}, {port.type.size}, {call.seed + n}u);"
     fields = {
-        side: ", ".join(_memory(function, p) if p.type.size else "0" for p in ports) or "0"
+        side: ", ".join(_memory(function, side, p) if p.type.size else "0" for p in ports) or "0"
         for side, ports in function.sides
     }
     for side, values in fields.items():
@@ -231,7 +232,7 @@ def _call(module: Module, number: int, call: Call) -> Iterator[str]:
     yield f"    int same = {function.symbol}(&model, &inputs, &outputs) == {module.upper}_OK;"
     for port, crc in zip(function.outputs, call.outputs, strict=True):
         if port.type.size:
-            memory = _memory(function, port)
+            memory = _memory(function, "outputs", port)
             yield f"    same &= checksum(CRC_START, {memory}, sizeof {memory}) == {crc:#010x}u;"
     yield f"    const unsigned char* saved = (const unsigned char*){module.name}_save(&model);"
     yield f"    checksums[{number}] = (uint32_t)saved[12] | (uint32_t)saved[13] << 8 |"
@@ -240,9 +241,8 @@ def _call(module: Module, number: int, call: Call) -> Iterator[str]:
     yield "  }"
 
 
-def _memory(function: Function, port: Port) -> str:
-    side = "in" if port in function.inputs else "out"
-    return f"{function.symbol}_{side}_{port.symbol}"
+def _memory(function: Function, side: str, port: Port) -> str:
+    return f"{function.symbol}_{side.removesuffix('puts')}_{port.symbol}"
 
 
 _HELPERS = r"""#define CRC_START 0xffffffffu
