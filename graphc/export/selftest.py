@@ -17,13 +17,12 @@ from graphc.base.dtypes import Array
 from graphc.base.errors import GraphError
 from graphc.export.header import Module
 from graphc.export.interface import Function, Port
-from graphc.export.lowering import Entry
+from graphc.export.lowering import Entry, optimize_for
 from graphc.export.memory import HEADER
 from graphc.export.names import filled
 from graphc.ir.state import StateBuffer, contents, overwrite
 from graphc.program.executable import Executable
 from graphc.program.loading import make_plan_of, pack_state, target_of
-from graphc.program.making import bind_state, optimize
 
 GIVEN_BYTES = 1 << 20
 """The most bytes of given inputs that a self-test may hold."""
@@ -136,19 +135,11 @@ def _player(module: Module, entry: Entry) -> Executable:
         return program.executable
     from graphc.runtime.cpu import executable
 
-    target = replace(
-        target_of("cpu"),
-        multiplies_pairs=False,
-        multiplies_tiles=False,
-        transforms_tiles=program.recipe.precision == "winograd",
-    )
-    whole = program.recipe.source()
-    stages = {"source": whole.graph}
-    again = replace(program.recipe, source=lambda: whole, target=target)
-    graph = optimize(again, stages)
-    graph, state = pack_state(graph, bind_state(graph, whole.buffers, stages), target)
+    target = replace(target_of("cpu"), multiplies_pairs=False, multiplies_tiles=False)
+    _, graph, state = optimize_for(target, program)
+    graph, bound = pack_state(graph, state, target)
     plan = make_plan_of(graph, target, streams=1)
-    return executable.load(plan, state, 1, graph, flush=module.flush)
+    return executable.load(plan, bound, 1, graph, flush=module.flush)
 
 
 def selftest_text(module: Module, test: SelfTest) -> str:
