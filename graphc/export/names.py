@@ -54,6 +54,11 @@ def commented(name: str) -> str:
     return re.sub(r"\*/|[\\\x00-\x1f]", "_", name)
 
 
+def elements(raw: bytes) -> str:
+    """Return the elements of an array of these bytes, in rows."""
+    return ",\n    ".join(", ".join(map(str, raw[i : i + 24])) for i in range(0, len(raw), 24))
+
+
 def filled(text: str, words: Mapping[str, str]) -> str:
     """Return a text with each of these words replaced, once, by what belongs there."""
     return re.sub("|".join(words), lambda found: words[found[0]], text)

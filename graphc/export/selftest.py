@@ -19,7 +19,7 @@ from graphc.export.header import Module
 from graphc.export.interface import Function, Port
 from graphc.export.lowering import Entry, optimize_for
 from graphc.export.memory import HEADER
-from graphc.export.names import filled
+from graphc.export.names import elements, filled
 from graphc.ir.state import StateBuffer, contents, overwrite
 from graphc.program.executable import Executable
 from graphc.program.loading import make_plan_of, pack_state, target_of
@@ -193,12 +193,9 @@ def _tables(test: SelfTest) -> Iterator[str]:
     """The given inputs as arrays of bytes."""
     for number, call in enumerate(test.calls):
         for port, array in zip(call.function.inputs, call.given, strict=False):
-            raw = array.tobytes()
-            rows = (", ".join(map(str, raw[i : i + 24])) for i in range(0, len(raw), 24))
-            body = ",\n    ".join(rows)
-            if raw:
+            if raw := array.tobytes():
                 yield f"static const unsigned char given_{number}_{port.symbol}[] = {{"
-                yield f"    {body}}};"
+                yield f"    {elements(raw)}}};"
 
 
 def _call(module: Module, number: int, call: Call) -> Iterator[str]:
