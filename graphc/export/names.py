@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from graphc.base.errors import GraphError
 from graphc.ir import Type
@@ -57,6 +58,11 @@ def commented(name: str) -> str:
 def elements(raw: bytes) -> str:
     """Return the elements of an array of these bytes, in rows."""
     return ",\n    ".join(", ".join(map(str, raw[i : i + 24])) for i in range(0, len(raw), 24))
+
+
+def native(file: str) -> str:
+    """Return the text of a file of native/, which exports take as it is or `filled`."""
+    return (Path(__file__).parent / "native" / file).read_text()
 
 
 def filled(text: str, words: Mapping[str, str]) -> str:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from graphc.export.header import ERRORS, Module
 from graphc.export.interface import Function, Port
-from graphc.export.names import described, filled
+from graphc.export.names import described, filled, native
 from graphc.export.selftest import Call, SelfTest
 
 _ARRAYS = {
@@ -46,8 +45,7 @@ def wasm_files(module: Module, test: SelfTest) -> dict[str, str]:
 
 def _filled(module: Module, file: str, **texts: str) -> str:
     """A file of native/ with these texts, the version and the name in place of words."""
-    found = (Path(__file__).parent / "native" / file).read_text()
-    return filled(found, {**texts, "VERSION": module.version, "NAME": module.name})
+    return filled(native(file), {**texts, "VERSION": module.version, "NAME": module.name})
 
 
 def _call(call: Call) -> dict[str, Any]:
