@@ -11,7 +11,6 @@ parentheses, the least times, in milliseconds.
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import os
 import shutil
@@ -19,14 +18,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from contextlib import ExitStack
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-from tests.report.browser import Browser, chromium
+from tests.report.browser import chromium, served
 
 Found = dict[tuple[str, str], list[list[float]] | str]
 """The milliseconds of each round's calls, or why there are none, by who and what."""
@@ -78,8 +75,12 @@ def measure(page: Path, tfjs: Path, rounds: int) -> Found:
     found: Found = {}
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         copy(Path(folder), page, tfjs)
+        # TensorFlow.js asks for its modules when it begins: the server goes on.
+        port = stack.enter_context(served(Path(folder)))
         browser = stack.enter_context(chromium(Path(folder) / "profile"))
-        visit(browser, folder)
+        browser.seconds = SECONDS
+        browser.visit(port)
+        browser.offline(False)
         outside = {isa: stack.enter_context(started(isa)) for isa in OUTSIDE}
         for number in range(rounds):
             for what, calls in CALLS.items():
@@ -128,22 +129,6 @@ def copy(folder: Path, page: Path, tfjs: Path) -> None:
         shutil.copyfile(path, folder / path.name)
     shutil.copyfile(Path(__file__).with_suffix(".js"), folder / "in_browser.js")
     (folder / "index.html").write_text(PAGE)
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    """A server that writes no log."""
-
-    def log_message(self, format: str, *arguments: object) -> None:
-        """Say nothing."""
-
-
-def visit(browser: Browser, folder: str) -> None:
-    """Open the page, whose server goes on: TensorFlow.js asks for its modules when it begins."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    browser.seconds = SECONDS
-    browser.visit(server.server_port)
-    browser.offline(False)
 
 
 def started(isa: str) -> subprocess.Popen[str]:

@@ -3,21 +3,18 @@ Python, learns, reads what is drawn, and goes on from a saved state to the bit."
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from tests.report.browser import Browser, chromium, find_chromium
+from tests.report.browser import Browser, chromium, find_chromium, served
 from tests.tools import ROOT, need_command, need_module
 
 LIMIT = 240.0
@@ -30,11 +27,6 @@ STROKES = {
     5: [[(68, 17), (36, 17), (33, 45), (50, 42), (66, 52), (68, 68), (55, 82), (30, 80)]],
 }
 """Digits as lines through points, in hundredths of the field."""
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -61,15 +53,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def browser(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """The page in a browser, when its server has ended."""
-    handler = functools.partial(Quiet, directory=str(built))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        with chromium(tmp_path_factory.mktemp("profile")) as browser:
-            browser.visit(server.server_port)
-            server.shutdown()
-            server.server_close()
-            yield browser
-            assert browser.problems == []
+    with chromium(tmp_path_factory.mktemp("profile")) as browser:
+        with served(built) as port:
+            browser.visit(port)
+        yield browser
+        assert browser.problems == []
 
 
 def text(browser: Browser, selector: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from graphc.export.header import Module
+from graphc.export.names import elements
 
 FLAGS = (
     "-std=c++20",
@@ -75,11 +76,9 @@ target_compile_definitions({name} PRIVATE {macros.replace("-D", "")}){threads}
 
 def weights_text(module: Module, weights: bytes) -> str:
     """Return weights.c, an array of the bytes of the weights' file."""
-    rows = (", ".join(map(str, weights[i : i + 24])) for i in range(0, len(weights), 24))
-    body = ",\n    ".join(rows)
     return f"""/* The bytes of {module.name}.weights. */
 _Alignas(64) const unsigned char {module.name}_weights[{len(weights)}] = {{
-    {body}}};
+    {elements(weights)}}};
 """
 
 

@@ -191,8 +191,12 @@ def _play_function(module: Module, function: Function) -> str:
 
 
 def _run_function(module: Module, function: Function) -> str:
-    ports = [(p, "inputs") for p in function.inputs] + [(p, "outputs") for p in function.outputs]
-    nulls = " || ".join(f"!{side}->{port.symbol}" for port, side in ports if port.type.size)
+    nulls = " || ".join(
+        f"!{side}->{port.symbol}"
+        for side, ports in function.sides
+        for port in ports
+        if port.type.size
+    )
     check = f"\n  if ({nulls}) return {module.upper}_ERROR_NULL;" if nulls else ""
     return f"""int {function.symbol}({module.name}* model, const {function.symbol}_inputs* inputs,
     const {function.symbol}_outputs* outputs) {{
@@ -278,7 +282,7 @@ def _header(module: Module) -> Iterator[str]:
 
 def _interface(module: Module, function: Function) -> Iterator[str]:
     symbol = function.symbol
-    for side, ports in (("inputs", function.inputs), ("outputs", function.outputs)):
+    for side, ports in function.sides:
         yield f"typedef struct {symbol}_{side} {{"
         for port in ports:
             const = "const " if side == "inputs" else ""

@@ -40,6 +40,11 @@ class Function:
     outputs: tuple[Port, ...]
     """In the order of the plan's outputs; what `graphc.tap` shows comes last."""
 
+    @property
+    def sides(self) -> tuple[tuple[str, tuple[Port, ...]], ...]:
+        """Inputs and outputs, by what C calls them."""
+        return ("inputs", self.inputs), ("outputs", self.outputs)
+
 
 def functions_of(prefix: str, entries: Sequence[Entry]) -> list[Function]:
     """Return the C functions of programs."""

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from graphc.base.errors import GraphError
+from graphc.base.target import Target
 from graphc.export.targets import Machine
 from graphc.ir import Graph
-from graphc.ir.state import PackedBuffer, StateBuffer
+from graphc.ir.state import StateBuffer
 from graphc.program.loading import make_plan_of, pack_state
 from graphc.program.making import bind_state, optimize
 from graphc.program.program import Program
@@ -38,35 +39,35 @@ class Entry:
 
 def lower_for(machine: Machine, programs: Mapping[str, Program]) -> list[Entry]:
     """Return programs that `check_program` accepts, lowered for a machine, by their names."""
-    made = {name: _optimized(machine, program) for name, program in programs.items()}
+    made = {name: optimize_for(machine.target, program) for name, program in programs.items()}
     # What one of them writes, the others read as it is.
     changing = [state[old.name] for _, graph, state in made.values() for old, _ in graph.updates]
     entries = []
-    for name, (text, graph, state) in made.items():
+    for name, (source, graph, state) in made.items():
         graph, buffers = pack_state(graph, state, machine.target, changing)
         plan = make_plan_of(graph, machine.target, streams=1)
         bound = tuple(buffers[b.value.name] for b in plan.state)
         for buffer in bound:
-            if isinstance(buffer, PackedBuffer):
-                buffer.refresh()
-            else:
-                buffer.refresh_host()
-        entries.append(Entry(name, programs[name], plan, bound, text))
+            buffer.refresh_host()
+        entries.append(Entry(name, programs[name], plan, bound, str(source)))
     return entries
 
 
-def _optimized(machine: Machine, program: Program) -> tuple[str, Graph, dict[str, StateBuffer]]:
-    """The text of the program's graph, the graph behind all passes, and the state's buffers."""
+def optimize_for(target: Target, program: Program) -> tuple[Graph, Graph, dict[str, StateBuffer]]:
+    """Return the program's graph, the one behind all passes for a target, and the state's buffers.
+
+    The target's `transforms_tiles` is as the program's precision asks.
+    """
     recipe = program.recipe
     whole = recipe.source()
-    target = replace(machine.target, transforms_tiles=recipe.precision == "winograd")
+    target = replace(target, transforms_tiles=recipe.precision == "winograd")
     stages: dict[str, Graph] = {"source": whole.graph}
     again = replace(recipe, source=lambda: whole, target=target)
     optimized = optimize(again, stages)
     state = bind_state(optimized, whole.buffers, stages)
     # Constants lie where the program has them.
     state = {name: program.bound.get(name, buffer) for name, buffer in state.items()}
-    return str(whole.graph), optimized, state
+    return whole.graph, optimized, state
 
 
 def check_program(program: Program) -> None:

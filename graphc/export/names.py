@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from graphc.base.errors import GraphError
 from graphc.ir import Type
@@ -52,6 +53,16 @@ def identifiers(names: Iterable[str]) -> list[str]:
 def commented(name: str) -> str:
     """Return a name as a comment can hold it, on one line."""
     return re.sub(r"\*/|[\\\x00-\x1f]", "_", name)
+
+
+def elements(raw: bytes) -> str:
+    """Return the elements of an array of these bytes, in rows."""
+    return ",\n    ".join(", ".join(map(str, raw[i : i + 24])) for i in range(0, len(raw), 24))
+
+
+def native(file: str) -> str:
+    """Return the text of a file of native/, which exports take as it is or `filled`."""
+    return (Path(__file__).parent / "native" / file).read_text()
 
 
 def filled(text: str, words: Mapping[str, str]) -> str:

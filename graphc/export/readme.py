@@ -56,8 +56,8 @@ The flags in `build.sh` decide the bits of results, which are the same on every 
 
 def _function(module: Module, function: Function) -> str:
     rows = [
-        f"| {kind} | `{port.symbol}` | `{described(port.type)}` |"
-        for kind, ports in (("input", function.inputs), ("output", function.outputs))
+        f"| {side.removesuffix('s')} | `{port.symbol}` | `{described(port.type)}` |"
+        for side, ports in function.sides
         for port in ports
     ]
     return "\n".join(
@@ -134,10 +134,7 @@ def _program(module: Module) -> str:
         f"static {p.c_type} {p.symbol}[{max(1, p.type.size)}];"
         for p in (*function.inputs, *function.outputs)
     )
-    fields = {
-        side: ", ".join(p.symbol for p in ports) or "0"
-        for side, ports in (("inputs", function.inputs), ("outputs", function.outputs))
-    }
+    fields = {side: ", ".join(p.symbol for p in ports) or "0" for side, ports in function.sides}
     return f"""```c
 #include "{name}.h"
 

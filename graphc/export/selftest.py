@@ -17,13 +17,12 @@ from graphc.base.dtypes import Array
 from graphc.base.errors import GraphError
 from graphc.export.header import Module
 from graphc.export.interface import Function, Port
-from graphc.export.lowering import Entry
+from graphc.export.lowering import Entry, optimize_for
 from graphc.export.memory import HEADER
-from graphc.export.names import filled
+from graphc.export.names import elements, filled
 from graphc.ir.state import StateBuffer, contents, overwrite
 from graphc.program.executable import Executable
 from graphc.program.loading import make_plan_of, pack_state, target_of
-from graphc.program.making import bind_state, optimize
 
 GIVEN_BYTES = 1 << 20
 """The most bytes of given inputs that a self-test may hold."""
@@ -136,19 +135,11 @@ def _player(module: Module, entry: Entry) -> Executable:
         return program.executable
     from graphc.runtime.cpu import executable
 
-    target = replace(
-        target_of("cpu"),
-        multiplies_pairs=False,
-        multiplies_tiles=False,
-        transforms_tiles=program.recipe.precision == "winograd",
-    )
-    whole = program.recipe.source()
-    stages = {"source": whole.graph}
-    again = replace(program.recipe, source=lambda: whole, target=target)
-    graph = optimize(again, stages)
-    graph, state = pack_state(graph, bind_state(graph, whole.buffers, stages), target)
+    target = replace(target_of("cpu"), multiplies_pairs=False, multiplies_tiles=False)
+    _, graph, state = optimize_for(target, program)
+    graph, bound = pack_state(graph, state, target)
     plan = make_plan_of(graph, target, streams=1)
-    return executable.load(plan, state, 1, graph, flush=module.flush)
+    return executable.load(plan, bound, 1, graph, flush=module.flush)
 
 
 def selftest_text(module: Module, test: SelfTest) -> str:
@@ -171,9 +162,10 @@ def _lines(module: Module, test: SelfTest) -> Iterator[str]:
     yield f"_Alignas(64) static unsigned char arena[{upper}_ARENA_BYTES];"
     yield f"_Alignas(64) static unsigned char state[{upper}_STATE_BYTES];"
     for function in module.functions:
-        for port in (*function.inputs, *function.outputs):
-            if port.type.size:
-                yield f"static {port.c_type} {_memory(function, port)}[{port.type.size}];"
+        for side, ports in function.sides:
+            for port in ports:
+                if port.type.size:
+                    yield f"static {port.c_type} {_memory(function, side, port)}[{port.type.size}];"
     yield from _tables(test)
     yield ""
     yield "/* The calls that differ, and the checksum of the state after the last one; -1 if the"
@@ -201,12 +193,9 @@ def _tables(test: SelfTest) -> Iterator[str]:
     """The given inputs as arrays of bytes."""
     for number, call in enumerate(test.calls):
         for port, array in zip(call.function.inputs, call.given, strict=False):
-            raw = array.tobytes()
-            rows = (", ".join(map(str, raw[i : i + 24])) for i in range(0, len(raw), 24))
-            body = ",\n    ".join(rows)
-            if raw:
+            if raw := array.tobytes():
                 yield f"static const unsigned char given_{number}_{port.symbol}[] = {{"
-                yield f"    {body}}};"
+                yield f"    {elements(raw)}}};"
 
 
 def _call(module: Module, number: int, call: Call) -> Iterator[str]:
@@ -215,7 +204,7 @@ def _call(module: Module, number: int, call: Call) -> Iterator[str]:
     for n, port in enumerate(function.inputs):
         if not port.type.size:
             continue
-        memory = _memory(function, port)
+        memory = _memory(function, "inputs", port)
         if call.given:
             yield f"    copy({memory}, given_{number}_{port.symbol}, sizeof {memory});"
         else:
@@ -223,15 +212,15 @@ def _call(module: Module, number: int, call: Call) -> Iterator[str]:
             of = fill.get(port.type.dtype, f"bits{8 * port.type.numpy_dtype.itemsize}")
             yield f"    fill_{of}({memory}, {port.type.size}, {call.seed + n}u);"
     fields = {
-        side: ", ".join(_memory(function, p) if p.type.size else "0" for p in ports) or "0"
-        for side, ports in (("inputs", function.inputs), ("outputs", function.outputs))
+        side: ", ".join(_memory(function, side, p) if p.type.size else "0" for p in ports) or "0"
+        for side, ports in function.sides
     }
     for side, values in fields.items():
         yield f"    const {function.symbol}_{side} {side} = {{{values}}};"
     yield f"    int same = {function.symbol}(&model, &inputs, &outputs) == {module.upper}_OK;"
     for port, crc in zip(function.outputs, call.outputs, strict=True):
         if port.type.size:
-            memory = _memory(function, port)
+            memory = _memory(function, "outputs", port)
             yield f"    same &= checksum(CRC_START, {memory}, sizeof {memory}) == {crc:#010x}u;"
     yield f"    const unsigned char* saved = (const unsigned char*){module.name}_save(&model);"
     yield f"    checksums[{number}] = (uint32_t)saved[12] | (uint32_t)saved[13] << 8 |"
@@ -240,9 +229,8 @@ def _call(module: Module, number: int, call: Call) -> Iterator[str]:
     yield "  }"
 
 
-def _memory(function: Function, port: Port) -> str:
-    side = "in" if port in function.inputs else "out"
-    return f"{function.symbol}_{side}_{port.symbol}"
+def _memory(function: Function, side: str, port: Port) -> str:
+    return f"{function.symbol}_{side.removesuffix('puts')}_{port.symbol}"
 
 
 _HELPERS = r"""#define CRC_START 0xffffffffu

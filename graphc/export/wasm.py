@@ -5,12 +5,11 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from graphc.export.header import ERRORS, Module
 from graphc.export.interface import Function, Port
-from graphc.export.names import described, filled
+from graphc.export.names import described, filled, native
 from graphc.export.selftest import Call, SelfTest
 
 _ARRAYS = {
@@ -46,8 +45,7 @@ def wasm_files(module: Module, test: SelfTest) -> dict[str, str]:
 
 def _filled(module: Module, file: str, **texts: str) -> str:
     """A file of native/ with these texts, the version and the name in place of words."""
-    found = (Path(__file__).parent / "native" / file).read_text()
-    return filled(found, {**texts, "VERSION": module.version, "NAME": module.name})
+    return filled(native(file), {**texts, "VERSION": module.version, "NAME": module.name})
 
 
 def _call(call: Call) -> dict[str, Any]:
@@ -71,7 +69,7 @@ def _numbered(module: Module) -> dict[tuple[str, str, str], int]:
     ports = [
         (function.symbol, side, port.symbol)
         for function in module.functions
-        for side, ports in (("inputs", function.inputs), ("outputs", function.outputs))
+        for side, ports in function.sides
         for port in ports
     ]
     return {port: number for number, port in enumerate(ports)}
@@ -108,8 +106,7 @@ def _description(module: Module) -> dict[str, Any]:
         "functions": [
             {
                 "name": function.entry.name,
-                "inputs": ports(function, "inputs", function.inputs),
-                "outputs": ports(function, "outputs", function.outputs),
+                **{side: ports(function, side, own) for side, own in function.sides},
             }
             for function in module.functions
         ],
@@ -131,7 +128,7 @@ def _module_text(module: Module) -> Iterator[str]:
     yield f"_Alignas(64) static unsigned char weights_and_state[{upper}_WEIGHTS_BYTES];"
     yield f"static {name} model;"
     for function in module.functions:
-        for side, ports in (("inputs", function.inputs), ("outputs", function.outputs)):
+        for side, ports in function.sides:
             for port in ports:
                 number = numbers[function.symbol, side, port.symbol]
                 yield (
@@ -158,7 +155,7 @@ def _module_text(module: Module) -> Iterator[str]:
         fields = {
             side: ", ".join(f"memory_{numbers[function.symbol, side, p.symbol]}" for p in ports)
             or "0"
-            for side, ports in (("inputs", function.inputs), ("outputs", function.outputs))
+            for side, ports in function.sides
         }
         yield f"EXPORT(call_{own}) int call_{own}(void) {{"
         for side, values in fields.items():

@@ -14,27 +14,24 @@ from graphc.export.header import Module, header_text, model_text
 from graphc.export.interface import functions_of
 from graphc.export.lowering import check_program, lower_for
 from graphc.export.memory import lay_out
-from graphc.export.names import check_name, filled, identifier
+from graphc.export.names import check_name, filled, identifier, native
 from graphc.export.sources import kernels_of
 from graphc.export.targets import Machine, find_machine
 from graphc.export.wasm import wasm_files
 from graphc.program.program import Program
 
-NATIVE = Path(__file__).parent / "native"
-"""The C and C++ files that every export has."""
-
 
 def write(
     programs: Program | Mapping[str, Program],
     folder: str | Path,
-    target: str = "x86-64",
+    target: str,
     *,
-    name: str | None = None,
-    threads: bool = False,
-    weights_in_code: bool = False,
-    denormals: str | None = None,
-    calls: int = 3,
-    inputs: Sequence[Sequence[Any]] | None = None,
+    name: str | None,
+    threads: bool,
+    weights_in_code: bool,
+    denormals: str | None,
+    calls: int,
+    inputs: Sequence[Sequence[Any]] | None,
 ) -> None:
     """Write programs as C and C++ sources; `graphc.export` describes it."""
     machine = find_machine(target)
@@ -72,8 +69,8 @@ def write(
         "CMakeLists.txt": build_files.cmake_text(module),
         "build.sh": build_files.script_text(module),
         "selftest.c": selftest.selftest_text(module, test),
-        "include/graphc/state.h": _native("state.h"),
-        "include/graphc/mode.h": _native("mode.h"),
+        "include/graphc/state.h": native("state.h"),
+        "include/graphc/mode.h": native("mode.h"),
     }
     for number, text in enumerate(module.kernels.units()):
         files[f"kernels_{number}.cpp"] = text
@@ -81,7 +78,7 @@ def write(
     if weights_in_code:
         files["weights.c"] = build_files.weights_text(module, weights)
     if threads:
-        files["include/graphc/pool.h"] = _native("pool.h")
+        files["include/graphc/pool.h"] = native("pool.h")
     if machine.name == "wasm32":
         files |= wasm_files(module, test)
     elif not machine.hosted:
@@ -150,12 +147,8 @@ def _new_folder(folder: Path) -> Path:
 def _bare(module: Module, calls: int) -> dict[str, str]:
     """What a machine without an operating system starts with."""
     words = {"CALLS": str(calls), "UPPER": module.upper, "NAME": module.name}
-    files = {name: _native(name) for name in ("cortex_m.c", "cortex_m.h", "cortex_m.ld")}
-    return files | {"selftest_main.c": filled(_native("selftest_main.c"), words)}
-
-
-def _native(name: str) -> str:
-    return (NATIVE / name).read_text()
+    files = {name: native(name) for name in ("cortex_m.c", "cortex_m.h", "cortex_m.ld")}
+    return files | {"selftest_main.c": filled(native("selftest_main.c"), words)}
 
 
 def _write(path: Path, contents: str | bytes) -> None:

@@ -361,6 +361,15 @@ def test_any_name_and_an_array_of_the_weights(tmp_path: Path) -> None:
     assert "CALLS_run(&model" in (tmp_path / "module" / "wasm.c").read_text()
 
 
+def test_a_result_with_the_name_and_type_of_an_argument_has_memory_of_its_own(
+    tmp_path: Path,
+) -> None:
+    need_target("x86-64")
+    program = graphc.compile(lambda x: {"x": x @ x}, graphc.spec((64, 64)), device="cpu")
+    program.export(tmp_path / "made", name="net", calls=1)
+    assert states(selftest(tmp_path / "made", "net", "x86-64"))
+
+
 def test_programs_of_the_reference_and_of_a_file(tmp_path: Path) -> None:
     graphc.seed(0)
     model = nn.Linear(3, 2)

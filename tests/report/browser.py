@@ -4,14 +4,17 @@ through a pipe by its DevTools protocol: https://chromedevtools.github.io/devtoo
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import os
 import select
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +72,23 @@ def chromium(folder: Path) -> Iterator[Browser]:
         process.wait()
         os.close(commands)
         os.close(answers)
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[int]:
+    """The port at which this machine serves a folder's files until the end."""
+    handler = functools.partial(_Quiet, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
 
 
 class Browser:
