@@ -187,11 +187,16 @@ class BodyBuilder(Builder):
         recompute: bool,
         guard: Tensor | None = None,
     ) -> tuple[Tensor, ...]:
-        """Append the scan to the surrounding builder; the body returns the given tensors."""
+        """Append the scan to the surrounding builder; the body returns the given tensors.
+
+        Nothing is appended for a scan without results.
+        """
         constants = list(self.captured.values())
         inputs = [*constants, *(t for _, t in self.carries), *(t for _, t in self.elements)]
         self.inputs = [t.value for t in inputs]
         watched = self.watched()
+        if not (carries or stacks or watched):
+            return ()
         guards = [] if guard is None else [guard]
         body = self.graph([*carries, *stacks, *(w.tensor for w in watched), *guards])
         moving = len(self.carries), len(self.elements)

@@ -7,10 +7,10 @@ from typing import Any
 
 from graphc.functions.array.creation import arange
 from graphc.functions.array.elementwise.elementwise import logical_not, where
-from graphc.functions.array.looping import BodyBuilder, check_carry, describe, run_scan
+from graphc.functions.array.looping import check_carry, describe, run_scan
 from graphc.functions.array.tensors import as_tensor, error, is_integer
 from graphc.ir import tree
-from graphc.trace import Tensor, current_builder
+from graphc.trace import Tensor
 
 
 def scan(
@@ -232,15 +232,8 @@ def cond(
 
 def _branch(runs: Tensor, fn: Callable[..., Any], operands: Sequence[Any]) -> Any:
     """Return what `fn` returns: a loop of one iteration, or of none where `runs` is false."""
-    body = BodyBuilder(current_builder(), 1, "cond")
-    with body.building():
-        found = tree.map_leaves(lambda _, leaf: body.own(as_tensor(leaf)), fn(*operands))
-        guard = body.own(runs)
-    leaves = [leaf for _, leaf in tree.leaves(found)]
-    if not leaves:
-        return found
-    results = iter(body.emit_scan([], leaves, False, False, guard))
-    return tree.map_leaves(lambda _, __: next(results)[0], found)
+    _, found = run_scan(lambda *_: ((), fn(*operands), runs), (), length=1, name="cond")
+    return tree.map_leaves(lambda _, stack: stack[0], found)
 
 
 def _bool(name: str, found: Any) -> Tensor:
