@@ -7,7 +7,7 @@ from typing import Any
 
 from graphc.functions.array.creation import arange
 from graphc.functions.array.elementwise.elementwise import logical_not, where
-from graphc.functions.array.looping import check_carry, describe, run_scan
+from graphc.functions.array.looping import check_carry, describe, difference, run_scan
 from graphc.functions.array.tensors import as_tensor, error, is_integer
 from graphc.ir import tree
 from graphc.trace import Tensor
@@ -210,24 +210,11 @@ def cond(
     chosen = _bool("cond: pred", pred)
     first = _branch(chosen, true_fun, operands)
     second = _branch(logical_not(chosen), false_fun, operands)
-    if tree.structure(first) != tree.structure(second):
-        raise error(
-            f"cond: true_fun returns {tree.structure(first)}, "
-            f"false_fun returns {tree.structure(second)}"
-        )
+    if (found := difference(first, second)) is not None:
+        place, one, other = found
+        raise error(f"cond: true_fun returns {one}{place}, false_fun returns {other}")
     others = iter([leaf for _, leaf in tree.leaves(second)])
-
-    def choose(path: str, one: Tensor) -> Tensor:
-        other = next(others)
-        if one.value.type != other.value.type:
-            place = f" at {path}" if path else ""
-            raise error(
-                f"cond: true_fun returns {one.value.type}{place}, "
-                f"false_fun returns {other.value.type}"
-            )
-        return where(chosen, one, other)
-
-    return tree.map_leaves(choose, first)
+    return tree.map_leaves(lambda _, leaf: where(chosen, leaf, next(others)), first)
 
 
 def _branch(runs: Tensor, fn: Callable[..., Any], operands: Sequence[Any]) -> Any:
