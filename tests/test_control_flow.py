@@ -318,6 +318,29 @@ def test_what_is_shown_in_a_loop_is_of_the_iterations_that_run() -> None:
     assert program(np.float32(20)) == 20 and len(seen) == 1
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_is_shown_in_a_branch_without_results_is_seen(device: str) -> None:
+    seen: list[Any] = []
+
+    def f(x: Any) -> Any:
+        graphc.cond(x > 0, lambda: [graphc.show(2 * x, "x", seen.append)][1:], lambda: [])
+        return x
+
+    program = graphc.compile(f, scalar, device=device)
+    assert program(np.float32(3)) == 3 and [one.max for one in seen] == [6]
+    assert program(np.float32(-1)) == -1 and len(seen) == 1
+
+
+def test_what_has_no_results_is_no_node() -> None:
+    def f(x: Any) -> Any:
+        graphc.scan(lambda c, a: ((), (2 * a, None)[1:]), (), x)
+        return graphc.cond(x[0] > 0, lambda: (None, []), lambda: (None, [])), x
+
+    graph = graphc.trace(f, graphc.spec(3))
+    assert not any(node.op.name == "scan" for node in graph.nodes)
+    assert graphc.text.parse(str(graph)) == graph
+
+
 def test_a_program_is_saved_and_loaded(tmp_path: Path) -> None:
     program = graphc.compile(lambda x: (log_or_less(x), root(x)), scalar, device="cpu")
     program.save(tmp_path / "program")

@@ -149,12 +149,12 @@ def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
     def slopes(*args: Any) -> Any:
         return value_and_grad(fn, numbers)(*args)[1]
 
-    outputs, pullback = vjp(slopes, *arguments)
+    function = Linearized(slopes, arguments, numbers)
     if len(directions) != len(arguments):
         count = len(arguments)
         raise error(f"hvp: expected {count} tangents, one for each argument, got {len(directions)}")
-    list(paired(outputs, directions, "", _fail("hvp: the tangent")))
-    return tuple(pullback(directions))
+    seeded = list(paired(function.outputs, directions, "", _fail("hvp: the tangent")))
+    return tuple(function.pull(seeded))
 
 
 class Linearized:

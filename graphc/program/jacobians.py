@@ -88,7 +88,7 @@ def jacfwd(fn: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
         function = Linearized(fn, args, numbers_of(argnums, args), kwargs)
         function.check_floats("jacfwd")
 
-        def columns(_: str, leaf: Tensor) -> list[Tensor]:
+        def columns(leaf: Tensor) -> list[Tensor]:
             def column(tangent: Tensor) -> Any:
                 return function.push([(leaf, tangent)])
 
@@ -101,9 +101,7 @@ def jacfwd(fn: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
                 )
             ]
 
-        found = {
-            leaf.value: columns("", leaf) for t in function.wanted for _, leaf in tree.leaves(t)
-        }
+        found = {leaf.value: columns(leaf) for t in function.wanted for _, leaf in tree.leaves(t)}
         numbers = iter(range(len(list(tree.leaves(function.outputs)))))
 
         def of_output(_: str, __: Tensor) -> Any:

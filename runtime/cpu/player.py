@@ -163,9 +163,8 @@ class _Resolving:
                 for phase, chunks in enumerate(_chunks(self.plan, step)):
                     if chunks > 0:
                         place = (number, phase, chunks, slots[stream])
-                        before_it = tuple(sorted(ahead))
-                        task = PlayerTask(*place, before_it, inside, _during(step, around))
-                        self.put(replace(task, guarded=step.guarded), ahead)
+                        nested = (tuple(sorted(ahead)), inside, _during(step, around))
+                        self.put(PlayerTask(*place, *nested, guarded=step.guarded), ahead)
             number += 1
 
     def put(self, task: PlayerTask, pending: set[int]) -> None:
@@ -185,9 +184,8 @@ class _Resolving:
     ) -> None:
         """Add a loop, unless it does nothing."""
         own = len(self.tasks)
-        place = number, 0, 1, slot
-        task = PlayerTask(*place, tuple(sorted(pending)), inside, during, step.count)
-        task = replace(task, guarded=step.guarded)
+        place = (number, 0, 1, slot, tuple(sorted(pending)))
+        task = PlayerTask(*place, inside, during, step.count, guarded=step.guarded)
         self.tasks.append(task)
         slots, depth = {0: slot}, 0
         while inside >= 0:

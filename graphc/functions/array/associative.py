@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from graphc.functions.array.looping import at, difference
 from graphc.functions.array.shape.shapes import concat, flip, reshape, stack
 from graphc.functions.array.tensors import as_tensor, error
 from graphc.ir import tree
@@ -47,8 +48,7 @@ def associative_scan(
     sizes = set()
     for path, leaf in tree.leaves(tensors):
         if not -leaf.ndim <= axis < leaf.ndim:
-            place = f" at {path}" if path else ""
-            raise error(f"associative_scan: {leaf.value.type}{place} has no axis {axis}")
+            raise error(f"associative_scan: {leaf.value.type}{at(path)} has no axis {axis}")
         sizes.add(leaf.shape[axis])
     if len(sizes) > 1:
         shown = ", ".join(f"{path} {leaf.value.type}" for path, leaf in tree.leaves(tensors))
@@ -83,18 +83,11 @@ class _Running:
     def joined(self, a: Any, b: Any) -> Any:
         """Return `fn(a, b)`, or raise GraphError unless it is like `b`."""
         found = tree.map_leaves(lambda _, leaf: as_tensor(leaf), self.fn(a, b))
-        if tree.structure(found) != tree.structure(b):
+        if (differs := difference(b, found)) is not None:
+            place, want, got = differs
             raise error(
-                f"associative_scan: expected the function to return {tree.structure(b)}, "
-                f"got {tree.structure(found)}"
+                f"associative_scan: expected the function to return {want}{place}, got {got}"
             )
-        for (path, want), (_, got) in zip(tree.leaves(b), tree.leaves(found), strict=True):
-            if got.value.type != want.value.type:
-                place = f" at {path}" if path else ""
-                raise error(
-                    f"associative_scan: expected the function to return {want.value.type}{place}, "
-                    f"got {got.value.type}"
-                )
         return found
 
     def part(self, x: Any, places: slice) -> Any:

@@ -52,14 +52,14 @@ def length_of(scanned: Any, length: int | None) -> int:
     found = {path: t.shape[:1] for path, t in tree.leaves(scanned)}
     if () in found.values():
         path = next(p for p, shape in found.items() if not shape)
-        raise error(f"scan: xs{_at(path)} is a scalar, expected a first axis to scan")
+        raise error(f"scan: xs{at(path)} is a scalar, expected a first axis to scan")
     extents: set[int] = {shape[0] for shape in found.values()}
     if length is not None:
         if not is_integer(length) or length < 0:
             raise error(f"scan: length expected a number of iterations, got {length!r}")
         extents.add(int(length))
     if len(extents) > 1:
-        shown = ", ".join(f"xs{_at(path)} {shape[0]}" for path, shape in found.items())
+        shown = ", ".join(f"xs{at(path)} {shape[0]}" for path, shape in found.items())
         wanted = "" if length is None else f", length {length}"
         raise error(f"scan: expected one number of iterations, got {shown}{wanted}")
     if not extents:
@@ -69,20 +69,24 @@ def length_of(scanned: Any, length: int | None) -> int:
 
 def check_carry(name: str, old: Any, new: Any) -> None:
     """Raise GraphError unless an iteration makes a carry of the type of the one before."""
-    if tree.structure(old) != tree.structure(new):
-        raise error(
-            f"{name}: the carry begins as {tree.structure(old)}, "
-            f"the function returns {tree.structure(new)}"
-        )
-    for (path, before), (_, after) in zip(tree.leaves(old), tree.leaves(new), strict=True):
-        if before.value.type != after.value.type:
-            raise error(
-                f"{name}: the carry{_at(path)} begins as {before.value.type}, "
-                f"the function returns {after.value.type}"
-            )
+    if (found := difference(old, new)) is not None:
+        place, before, after = found
+        raise error(f"{name}: the carry{place} begins as {before}, the function returns {after}")
 
 
-def _at(path: str) -> str:
+def difference(one: Any, other: Any) -> tuple[str, Any, Any] | None:
+    """Return where two trees of tensors differ first, and the structures or types there."""
+    structures = tree.structure(one), tree.structure(other)
+    if structures[0] != structures[1]:
+        return "", *structures
+    for (path, own), (_, found) in zip(tree.leaves(one), tree.leaves(other), strict=True):
+        if own.value.type != found.value.type:
+            return at(path), own.value.type, found.value.type
+    return None
+
+
+def at(path: str) -> str:
+    """Return how messages name a place in a tree: " at 0.x", or "" for a tree that is a leaf."""
     return f" at {path}" if path else ""
 
 
@@ -187,11 +191,16 @@ class BodyBuilder(Builder):
         recompute: bool,
         guard: Tensor | None = None,
     ) -> tuple[Tensor, ...]:
-        """Append the scan to the surrounding builder; the body returns the given tensors."""
+        """Append the scan to the surrounding builder; the body returns the given tensors.
+
+        Nothing is appended for a scan without results.
+        """
         constants = list(self.captured.values())
         inputs = [*constants, *(t for _, t in self.carries), *(t for _, t in self.elements)]
         self.inputs = [t.value for t in inputs]
         watched = self.watched()
+        if not (carries or stacks or watched):
+            return ()
         guards = [] if guard is None else [guard]
         body = self.graph([*carries, *stacks, *(w.tensor for w in watched), *guards])
         moving = len(self.carries), len(self.elements)

@@ -7,10 +7,10 @@ from typing import Any
 
 from graphc.functions.array.creation import arange
 from graphc.functions.array.elementwise.elementwise import logical_not, where
-from graphc.functions.array.looping import BodyBuilder, check_carry, describe, run_scan
+from graphc.functions.array.looping import check_carry, describe, difference, run_scan
 from graphc.functions.array.tensors import as_tensor, error, is_integer
 from graphc.ir import tree
-from graphc.trace import Tensor, current_builder
+from graphc.trace import Tensor
 
 
 def scan(
@@ -210,37 +210,17 @@ def cond(
     chosen = _bool("cond: pred", pred)
     first = _branch(chosen, true_fun, operands)
     second = _branch(logical_not(chosen), false_fun, operands)
-    if tree.structure(first) != tree.structure(second):
-        raise error(
-            f"cond: true_fun returns {tree.structure(first)}, "
-            f"false_fun returns {tree.structure(second)}"
-        )
+    if (found := difference(first, second)) is not None:
+        place, one, other = found
+        raise error(f"cond: true_fun returns {one}{place}, false_fun returns {other}")
     others = iter([leaf for _, leaf in tree.leaves(second)])
-
-    def choose(path: str, one: Tensor) -> Tensor:
-        other = next(others)
-        if one.value.type != other.value.type:
-            place = f" at {path}" if path else ""
-            raise error(
-                f"cond: true_fun returns {one.value.type}{place}, "
-                f"false_fun returns {other.value.type}"
-            )
-        return where(chosen, one, other)
-
-    return tree.map_leaves(choose, first)
+    return tree.map_leaves(lambda _, leaf: where(chosen, leaf, next(others)), first)
 
 
 def _branch(runs: Tensor, fn: Callable[..., Any], operands: Sequence[Any]) -> Any:
     """Return what `fn` returns: a loop of one iteration, or of none where `runs` is false."""
-    body = BodyBuilder(current_builder(), 1, "cond")
-    with body.building():
-        found = tree.map_leaves(lambda _, leaf: body.own(as_tensor(leaf)), fn(*operands))
-        guard = body.own(runs)
-    leaves = [leaf for _, leaf in tree.leaves(found)]
-    if not leaves:
-        return found
-    results = iter(body.emit_scan([], leaves, False, False, guard))
-    return tree.map_leaves(lambda _, __: next(results)[0], found)
+    _, found = run_scan(lambda *_: ((), fn(*operands), runs), (), length=1, name="cond")
+    return tree.map_leaves(lambda _, stack: stack[0], found)
 
 
 def _bool(name: str, found: Any) -> Tensor:

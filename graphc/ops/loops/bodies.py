@@ -33,8 +33,6 @@ def through_bodies(function: Pass, inside: Pass | None = None) -> Pass:
 
 
 def _apply(function: Pass, inside: Pass, graph: Graph, target: Target) -> Graph:
-    if next(bodies(graph), None) is None:
-        return function(graph, target)
     state = dict.fromkeys(graph.state)
     nodes = []
     for node in graph.nodes:

@@ -126,6 +126,7 @@ def _shared(
 
 
 def _prune_outputs(graph: Graph) -> Graph:
+    """Return a graph without dead nodes whose fused nodes keep only the outputs that are read."""
     used = {v for n in graph.nodes for v in n.inputs} | graph.result_set
     nodes = []
     for node in graph.nodes:
@@ -133,7 +134,7 @@ def _prune_outputs(graph: Graph) -> Graph:
             node = keep_outputs(node, [v in used for v in node.outputs])
         nodes.append(node)
     if all(new is old for new, old in zip(nodes, graph.nodes, strict=True)):
-        return drop_dead(graph)
+        return graph
     return drop_dead(replace(graph, nodes=tuple(nodes)))
 
 
