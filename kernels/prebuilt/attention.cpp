@@ -98,9 +98,8 @@ class Player {
   template <class Step> INLINE void each_key_step(long t, int count, const Step& step) const {
     const long end = d_.causal ? least(d_.keys, t + count * W) : d_.keys;
     for (long u = 0; u < end; u += STEP) {
-      const long seen = (end - u + ROWS - 1) / ROWS * ROWS;
       const int first = d_.causal ? int(most(u - t, 0) / W) : 0;
-      step(u, least(least(seen, STEP), d_.keys - u), count - first, first);
+      step(u, step_places(u, end, d_.keys), count - first, first);
     }
   }
 
@@ -145,8 +144,7 @@ class Player {
       inverse[v] = select(nothing, Floats{}, float(1) / total[v]);
       if (!wanted(1)) continue;
       const Floats l = select(nothing, splat(infinity<float>), largest[v] + log(total[v]));
-      float* const logs = result(1, head, t).first + v * W;
-      for (long i = 0; i < least(live - v * W, W); i++) logs[i] = l[i];
+      store_places(result(1, head, t).first + v * W, live - v * W, l);
     }
     if (wanted(0)) scatter(o, live, count, d_.values, inverse, result(0, head, t));
   }

@@ -41,6 +41,8 @@ struct Layout {
     for (int d = 0; d < rank; d++) found |= uint32_t((axes[d] & domain) != 0) << d;
     return found;
   }
+  // Indices of an axis in a strip: 1 of those outside, and where there is no such axis.
+  long extent_in_strip(int d) const { return d < inner ? 1 : d == inner ? cut : extent[d]; }
   uint32_t in_strip() const { return (~0u << inner) & ((1u << rank) - 1); }
 };
 
@@ -100,7 +102,7 @@ inline void place(Lines& own, const Layout& layout, const Access& access, long p
   bool same = true, dense = true;
   long expected = access.bytes;
   for (int d = layout.rank - 1; d >= layout.inner; d--) {
-    const long stride = own.stride[d], extent = d == layout.inner ? layout.cut : layout.extent[d];
+    const long stride = own.stride[d], extent = layout.extent_in_strip(d);
     same = same && stride == 0, dense = dense && stride == expected;
     expected *= extent;
     Level& last = own.levels[own.depth - (own.depth > 0)];

@@ -230,9 +230,9 @@ template <class T> void window_of(const State& state, const Step& step) {
     }
     return;
   }
-  const long length = last < 0 ? 1 : last == inner ? layout.cut : layout.extent[last];
+  const long length = layout.extent_in_strip(last);
   const int next = last - 1;  // the axis of neighbouring runs, if there is one in the strip
-  const long runs = next >= inner ? (next == inner ? layout.cut : layout.extent[next]) : 1;
+  const long runs = layout.extent_in_strip(next);
   long indices[AXES] = {}, step_next[4] = {};
   for (int a = 0; a < operands && next >= inner; a++)
     step_next[a] = state.lines[step.operand(a)].stride[next];

@@ -8,7 +8,7 @@ first-level cache.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from graphc.base.target import Target
@@ -122,8 +122,8 @@ class _Description(RowBlocks):
         """The dtypes of what is computed once per row."""
         self.direct = list[tuple[int, ...]]()
         self.programs = list[bytes | None]()
-        self.written = set[int]()
-        """The numbers of outputs that programs have stored so far."""
+        self.overwritten = set[int]()
+        """The numbers of inputs in whose memory programs have stored outputs so far."""
         self.heads = list[tuple[int, int, int, int]]()
 
     def _dtype(self, sum: Reduce) -> str:
@@ -146,7 +146,8 @@ class _Description(RowBlocks):
 
     def data(self) -> Prebuilt | None:
         """The description, or None."""
-        held, terms, outputs = set[int](), self._terms_of_values(), self._outputs_of_values()
+        held, numbers = set[int](), value_numbers(self.rows)
+        terms, outputs = self._terms_of_values(numbers), self._outputs_of_values(numbers)
 
         def allocate(register: Register) -> Address | None:
             """The terms of a sum, which a later loop may read, or an output."""
@@ -183,10 +184,10 @@ class _Description(RowBlocks):
         self.heads.append((after, 0, 0, 0))
         return self._packed() if None not in self.programs else None
 
-    def _terms_of_values(self) -> dict[str, int]:
+    def _terms_of_values(self, numbers: Mapping[str, int]) -> dict[str, int]:
         """For each register of a loop's body that an earlier loop computes to add it up, the number
         of that sum, whose terms are this register's values."""
-        numbers, number = value_numbers(self.rows), 0
+        number = 0
         first, sums, found = dict[int, int](), dict[int, int](), dict[str, int]()
         for k, loop in enumerate(self.rows.loops):
             made = [r.name for s in loop.body.statements for r in s.results]
@@ -200,9 +201,8 @@ class _Description(RowBlocks):
             number += len(own)
         return found
 
-    def _outputs_of_values(self) -> dict[str, Address]:
+    def _outputs_of_values(self, numbers: Mapping[str, int]) -> dict[str, Address]:
         """For each register that an earlier loop stores as it is, the output's address."""
-        numbers = value_numbers(self.rows)
         stored, found = dict[int, Address](), dict[str, Address]()
         for loop in self.rows.loops:
             statements = loop.body.statements
@@ -252,11 +252,12 @@ class _Description(RowBlocks):
         made = strip_program(self.domain, needed, memory, inplace, self.registers, STRIPS)
         loads = (p for s in needed.statements if s.results for p in s.pointers)
         reads = {memory[p].number for p in loads if p in memory}  # the others are constants
-        if any(i in reads and o in self.written for i, o in inplace):
+        if reads & self.overwritten:
             made = None  # an earlier loop has written over what this one reads
         self.programs.append(made)
         stored = (p for s in program.statements if isinstance(s, Store) for p in s.pointers)
-        self.written.update(memory[p].number for p in stored)
+        written = {memory[p].number for p in stored}
+        self.overwritten.update(i for i, o in inplace if o in written)
         return len(self.programs)
 
     def _direct(self, body: RegisterProgram, own: Reduce) -> tuple[int, ...]:
@@ -273,7 +274,7 @@ class _Description(RowBlocks):
         if memory is None or memory.dtype != self._dtype(own) or memory.strides is not None:
             return ()
         stored = any(isinstance(s, Store) for s in body.statements)
-        if any(stored or o in self.written for i, o in self.inplace if i == memory.number):
+        if memory.number in self.overwritten | {i for i, _ in self.inplace if stored}:
             return ()
         if own.address is not None and not self._whole_registers:
             return ()

@@ -8,9 +8,10 @@ import functools
 import hashlib
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -26,6 +27,8 @@ from graphc.runtime.compilers.shared_objects import (
     is_built,
 )
 from graphc.runtime.compilers.shipped import PLAYER_FLAGS, PLAYER_SOURCE
+
+T = TypeVar("T")
 
 
 def player_library() -> ctypes.CDLL:
@@ -57,11 +60,8 @@ def adopt_player(path: Path) -> None:
 
 def player_object() -> bytes:
     """The shared object of a player for this machine and Python. Raises CompileError."""
-    sources, headers = list(_sources()), _headers()
-    for source in sources[:-1]:
-        with contextlib.suppress(CompileError):
-            return build_object(source, headers, "cpu")
-    return build_object(sources[-1], headers, "cpu")
+    headers = _headers()
+    return _of_sources(lambda source: build_object(source, headers, "cpu"))
 
 
 def player_digest() -> str:
@@ -87,11 +87,17 @@ def _player() -> ctypes.CDLL:
 
 def _built() -> ctypes.CDLL:
     """The player of this machine, built if the cache does not have it."""
+    headers = _headers()
+    return _of_sources(lambda source: build([source], headers)[0])
+
+
+def _of_sources(make: Callable[[CppSource], T]) -> T:
+    """What `make` makes of the player with its Python module, or if that fails of it alone."""
     *with_module, alone = _sources()
     for source in with_module:
-        with contextlib.suppress(CompileError):  # the player does without the module
-            return build([source], _headers())[0]
-    return build([alone], _headers())[0]
+        with contextlib.suppress(CompileError):
+            return make(source)
+    return make(alone)
 
 
 def _begin_own() -> None:

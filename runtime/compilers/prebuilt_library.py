@@ -27,18 +27,15 @@ from graphc.runtime.compilers.compiler import (
     side_by_side,
 )
 from graphc.runtime.compilers.shared_objects import (
-    KERNEL_HEADERS,
     address_of,
     compiler_or_none,
-    headers_digest,
-    kernel_headers,
     key,
     make_object,
 )
-from graphc.runtime.compilers.shipped import LIBRARY_FLAGS
+from graphc.runtime.compilers.shipped import LIBRARY_FLAGS, LIBRARY_SOURCES, library_headers
 from graphc.runtime.compilers.translation_units import kernel_flags
 
-SOURCES = KERNEL_HEADERS / "prebuilt"
+SOURCES = LIBRARY_SOURCES
 """The folder of the library's sources and headers."""
 
 
@@ -146,7 +143,7 @@ class _Building:
     @cached_property
     def _headers(self) -> str:
         """The digests of all that the sources include."""
-        return f"{kernel_headers()} {headers_digest(SOURCES)}"
+        return library_headers(SOURCES)
 
 
 _WHAT = "the library of prebuilt kernels"

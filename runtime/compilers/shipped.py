@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,8 @@ from graphc.runtime.compilers.shared_objects import (
 PLAYER_SOURCE = Path(__file__).parents[1] / "cpu" / "native" / "player.cpp"
 PLAYER_FLAGS = ("-pthread", "-O2", "-std=c++17")
 """-O3 takes half as long again, the headers of C++20 three times as long as those of C++17."""
+LIBRARY_SOURCES = KERNEL_HEADERS / "prebuilt"
+"""The folder of the sources and headers of the library of prebuilt kernels."""
 LIBRARY_FLAGS = tuple("-O2" if flag == "-O3" else flag for flag in FLAGS)
 """The flags of generated kernels, but for loops that are written for registers already: no others
 matter, and their versions would take a third of the library's build. The bits are the same."""
@@ -67,15 +69,19 @@ def player() -> Shipped:
 
 def prebuilt(isa: str) -> Shipped:
     """The library of prebuilt kernels for an instruction set."""
-    folder = KERNEL_HEADERS / "prebuilt"
     lanes = f"-DGRAPHC_LANES={INSTRUCTION_SETS[isa]}"
     flags = (*_portable(isa), lanes, f"-I{KERNEL_HEADERS}")
-    headers = f"{kernel_headers()} {headers_digest(folder)}"
-    return Shipped(f"prebuilt-{isa}", tuple(sorted(folder.glob("*.cpp"))), flags, headers)
+    sources = tuple(sorted(LIBRARY_SOURCES.glob("*.cpp")))
+    return Shipped(f"prebuilt-{isa}", sources, flags, library_headers(LIBRARY_SOURCES))
 
 
-def found(objects: Sequence[Shipped]) -> Path | None:
-    """The first of these objects that the installed package has."""
+def library_headers(folder: Path) -> str:
+    """The digests of all that the library's sources in a folder include."""
+    return f"{kernel_headers()} {headers_digest(folder)}"
+
+
+def found(objects: Iterable[Shipped]) -> Path | None:
+    """The first of these objects that the installed package has; a checkout asks for none."""
     if not SHIPPED.is_dir() or platform.machine() != "x86_64" or sys.platform != "linux":
         return None
     return next((path for o in objects if (path := o.path).is_file()), None)
@@ -85,11 +91,9 @@ def prebuilt_of_this_cpu() -> Path | None:
     """The library that a wheel brought for this CPU or GRAPHC_ISA."""
     lanes = cpu_target().lanes
     return found(
-        [
-            prebuilt(isa)
-            for isa, (_, needs) in LEVELS.items()
-            if INSTRUCTION_SETS[isa] == lanes and {*needs} <= {*cpu_features()}
-        ]
+        prebuilt(isa)
+        for isa, (_, needs) in LEVELS.items()
+        if INSTRUCTION_SETS[isa] == lanes and {*needs} <= {*cpu_features()}
     )
 
 

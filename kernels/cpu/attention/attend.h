@@ -214,16 +214,16 @@ template <class S> INLINE Register<S> rounded(Register<S> x) {
   else return x;
 }
 
-// The places of a step from u on if nothing is seen from `end` on: whole rows of tile(), or all that are left of EXTENT.
-template <long EXTENT> INLINE long step_places(long u, long end) {
+// The places of a step from u on if nothing is seen from `end` on: whole rows of tile(), or all that are left of `extent`.
+INLINE long step_places(long u, long end, long extent) {
   const long seen = (end - u + ROWS - 1) / ROWS * ROWS;
-  return least(least(seen, STEP), EXTENT - u);
+  return least(least(seen, STEP), extent - u);
 }
 // Streams the keys past a block of queries: step<registers>(u, count, first register).
 template <class S, int V, class Step> INLINE void each_key_step(long t, const Step& step) {
   const long end = S::CAUSAL ? least(S::KEYS, t + V * W) : S::KEYS;
   for (long u = 0; u < end; u += STEP) {
-    const long count = step_places<S::KEYS>(u, end);
+    const long count = step_places(u, end, S::KEYS);
     const long first = S::CAUSAL ? most(u - t, 0) / W : 0;
     const auto call = [&]<int N>() INLINED { step.template operator()<N>(u, count, int(first)); };
     if constexpr (S::CAUSAL) with_registers<V>(V - first, call);
