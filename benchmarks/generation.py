@@ -198,7 +198,7 @@ FRAMEWORKS = {"graphc": by_graphc, "torch": by_torch, "onnxruntime": by_onnxrunt
 
 
 def rates(options: argparse.Namespace, n: int) -> Iterator[tuple[str, list[float]]]:
-    """Symbols per processor second of each framework in each round. SystemExit if symbols differ."""
+    """Symbols per CPU second of each framework in each round. SystemExit if symbols differ."""
     graphc.seed(0)
     model = GPT(options.features, 4, options.layers, options.prompt + options.symbols)
     prompt = np.random.default_rng(0).integers(0, len(SYMBOLS), (n, options.prompt), np.int32)
