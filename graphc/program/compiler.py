@@ -39,6 +39,7 @@ def compile(
     batch: Buckets | None = None,
     sizes: Mapping[str, Buckets] | None = None,
     wait: bool | None = None,
+    mixed: str | None = None,
 ) -> Program:
     """Compile `fn(*args)`, or a whole training step with `update`, to a program.
 
@@ -79,6 +80,10 @@ def compile(
         wait: Whether the CPU's kernels are compiled before the first call. By default a program
             begins with prebuilt kernels, which give the same bits in about twice the time, and
             compiled ones replace them as they become ready.
+        mixed: "bfloat16" or "float16": products (matrix products, convolutions, attention) take
+            float32 operands in two bytes and give two bytes, which what follows stores, while
+            sums, losses, normalizations and the parameters stay float32; see `full_precision`.
+            Results are float32.
 
     Returns:
         A `Program`; a `SizedProgram`, which takes every size, if an axis of a spec has a name. As
@@ -113,6 +118,7 @@ def compile(
         disable,
         memory,
         wait,
+        mixed,
     )
     buckets = buckets_of(batch, sizes)
     if has_names(args):
@@ -134,7 +140,7 @@ def _compiled(
 
     with collector_paused(), decisions() as notes:
         bounds = "bounds" in settings.check
-        traced = trace_function(fn, args, options.training, options.seed, bounds, common)
+        traced = trace_function(fn, args, options.training, options.seed, bounds, common, options.mixed)
         outputs = [t for _, t in tree.leaves(traced.outputs)]
         graph = traced.builder.graph([*outputs, *(s.tensor for s in traced.builder.shown)])
         stages["trace"] = graph

@@ -15,6 +15,9 @@ from graphc.nn.selection import Selection
 from graphc.optim.rule import Rule
 from graphc.program.loading import target_for
 
+MIXED = {"bfloat16": "bf16", "float16": "f16"}
+"""The values of `mixed` and the dtypes that they stand for."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -30,6 +33,8 @@ class Options:
     training: bool
     """Whether modules train whose mode was not set."""
     seed: int | None
+    mixed: str
+    """The two-byte dtype of products with mixed precision, "bf16" or "f16", or ""."""
 
     @classmethod
     def of(
@@ -46,6 +51,7 @@ class Options:
         disable: Iterable[str],
         memory: int | str | None,
         wait: bool | None,
+        mixed: str | None,
     ) -> Options:
         """Return the options that arguments of `compile` give, or raise GraphError."""
         from graphc.passes import (
@@ -68,7 +74,10 @@ class Options:
             raise error(f"seed: expected an integer or None, got {seed!r}")
         if train is not None and update is None:
             raise error("train: says what update= may change, which is not given")
+        if mixed is not None and mixed not in MIXED:
+            raise error(f"mixed: expected 'bfloat16', 'float16' or None, got {mixed!r}")
+        narrow = "" if mixed is None else MIXED[mixed]
         selection = None if train is None else Selection("train", train)
         chosen, target = target_for(settings, precision)
         trains = update is not None if training is None else training
-        return cls(settings, update, selection, chosen, target, precision, trains, seed)
+        return cls(settings, update, selection, chosen, target, precision, trains, seed, narrow)

@@ -250,8 +250,9 @@ class SizedProgram(Program):
         return mixing(traced[sizes], traced[wider], sizes[number], wider[number])
 
     def _traced(self, sizes: Sizes) -> Traced:
-        training, named = self._options.training, self._named(sizes)
-        return trace_function(self._fn, self._with(named), training, 0, common=self._common)
+        options, named = self._options, self._named(sizes)
+        common, mixed = self._common, options.mixed
+        return trace_function(self._fn, self._with(named), options.training, 0, False, common, mixed)
 
     def _plan(self, sizes: Sizes) -> Program:
         """The program of these sizes, made if there is none."""

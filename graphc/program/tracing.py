@@ -13,8 +13,8 @@ import numpy as np
 
 from graphc.base.source_lines import error
 from graphc.functions.array.linear.matrix_trace import trace as matrix_trace
-from graphc.functions.array.tensors import as_tensor
-from graphc.ir import Graph, NamedType, Type, dtype_name, tree
+from graphc.functions.array.tensors import as_tensor, cast
+from graphc.ir import NARROW, Graph, NamedType, Type, dtype_name, tree
 from graphc.ir.state import StateBuffer
 from graphc.nn.initialize import draw_key
 from graphc.nn.module import Module
@@ -110,13 +110,15 @@ def trace_function(
     seed: int | None,
     bounds: bool = False,
     common: Common | None = None,
+    mixed: str = "",
 ) -> Traced:
     """Run `fn` on symbolic tensors in place of the specs.
 
     `bounds` records the ranges of indices. Without a seed, a program with random ops draws a key of
-    its own.
+    its own. `mixed` is the two-byte dtype of products, or "".
     """
     builder = Builder(function_name(fn))
+    builder.mixed = mixed
     if common is not None:
         builder.modes, builder.random = common.modes, common.random
     builder.training, builder.seed = training, seed or 0
@@ -240,7 +242,9 @@ def owner_of(fn: Callable[..., Any]) -> Module | None:
 
 def _result(path: str, value: Any) -> Tensor:
     if isinstance(value, Operand | int | float | np.ndarray | np.generic):
-        return current_builder().own(as_tensor(value))
+        builder = current_builder()
+        tensor = builder.own(as_tensor(value))
+        return cast(tensor, "f32") if builder.mixed and tensor.dtype in NARROW else tensor
     raise error(f"the function returns tensors, got {type(value).__name__} at {path or '0'}")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from graphc.functions.array.creation import arange
 from graphc.functions.array.elementwise.elementwise import logical_not, where
-from graphc.functions.array.looping import check_carry, describe, difference, run_scan
+from graphc.functions.array.looping import check_carry, describe, difference, like_carry, run_scan
 from graphc.functions.array.tensors import as_tensor, error, is_integer
 from graphc.ir import tree
 from graphc.trace import Tensor
@@ -115,7 +115,7 @@ def while_loop(
 
     def step(carry: Any, _: Any) -> tuple[Any, None, Tensor]:
         goes_on, own = carry
-        new = tree.map_leaves(lambda _, leaf: as_tensor(leaf), body_fun(own))
+        new = like_carry(own, tree.map_leaves(lambda _, leaf: as_tensor(leaf), body_fun(own)))
         check_carry("while_loop", own, new)
         return (_bool("while_loop: cond_fun", cond_fun(new)), new), None, goes_on
 
@@ -210,6 +210,7 @@ def cond(
     chosen = _bool("cond: pred", pred)
     first = _branch(chosen, true_fun, operands)
     second = _branch(logical_not(chosen), false_fun, operands)
+    first, second = like_carry(second, first), like_carry(first, second)
     if (found := difference(first, second)) is not None:
         place, one, other = found
         raise error(f"cond: true_fun returns {one}{place}, false_fun returns {other}")
