@@ -121,7 +121,7 @@ class Rule(Stateful):
         self._remember(gradients)
         clock = self._clock_for(gradients)
         counters = self._counters(gradients, clock)
-        self._share_random(builder, clock)
+        self._share(builder, clock)
         with builder.at(Where(derived=True, function=called)):
             following = self._count(builder, clock, counters)
             shared = {

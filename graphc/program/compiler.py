@@ -142,9 +142,15 @@ def _compiled(
         bounds = "bounds" in settings.check
         traced = trace_function(fn, args, options.training, options.seed, bounds, common, options.mixed)
         outputs = [t for _, t in tree.leaves(traced.outputs)]
-        graph = traced.builder.graph([*outputs, *(s.tensor for s in traced.builder.shown)])
+        watched = [s.tensor for s in traced.builder.shown]
+        applied = [gradient for _, gradient in traced.builder.applied]
+        if applied and update is None:
+            raise error("apply: gives gradients to update=, which is not given")
+        graph = traced.builder.graph([*outputs, *watched, *applied])
         stages["trace"] = graph
-        step = None if update is None else Update.of(traced, update, options.selection)
+        step = None if update is None else Update.of(
+            traced, update, options.selection, options.mixed == "f16"
+        )
         before = [item for item in passes.BEFORE_GRADIENT if item[0] not in settings.disable]
 
         def differentiated() -> Differentiated:

@@ -53,6 +53,8 @@ class Builder:
         self.parameters_read: dict[int, tuple[Any, tuple[str, ...]]] = {}
         """(parameter, the user's lines) for each parameter that was read, by the identity of its
         buffer."""
+        self.applied: list[tuple[Any, Tensor]] = []
+        """(parameter, its gradient) where `optim.apply` gives the gradients."""
         self.buffers: dict[str, StateBuffer] = {}
         """What each state value is bound to, by the value's name."""
         self._known_names: dict[int, str] = {}
