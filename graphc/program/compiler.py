@@ -40,6 +40,8 @@ def compile(
     sizes: Mapping[str, Buckets] | None = None,
     wait: bool | None = None,
     mixed: str | None = None,
+    accumulate: int = 1,
+    gradients: Any = False,
 ) -> Program:
     """Compile `fn(*args)`, or a whole training step with `update`, to a program.
 
@@ -83,7 +85,14 @@ def compile(
         mixed: "bfloat16" or "float16": products (matrix products, convolutions, attention) take
             float32 operands in two bytes and give two bytes, which what follows stores, while
             sums, losses, normalizations and the parameters stay float32; see `full_precision`.
-            Results are float32.
+            Results are float32. With "float16" and `update` the loss is scaled, and a step whose
+            gradients overflow is skipped; see `Program.loss_scale`.
+        accumulate: The number of equal micro-batches that the batch, the first axis of every array,
+            is cut into. The program computes their losses and gradients one after the other, and
+            then updates once by the mean.
+        gradients: Whether the program returns `(results, gradients)`, the gradients by name, in
+            place of an update; `optim.apply` takes them. With `mixed="float16"`, the optimizer that
+            they are for.
 
     Returns:
         A `Program`; a `SizedProgram`, which takes every size, if an axis of a spec has a name. As
@@ -119,6 +128,8 @@ def compile(
         memory,
         wait,
         mixed,
+        accumulate,
+        gradients,
     )
     buckets = buckets_of(batch, sizes)
     if has_names(args):
@@ -140,7 +151,9 @@ def _compiled(
 
     with collector_paused(), decisions() as notes:
         bounds = "bounds" in settings.check
-        traced = trace_function(fn, args, options.training, options.seed, bounds, common, options.mixed)
+        traced = trace_function(fn, args, options.training, options.seed, bounds, common, options.mixed, options.differentiation)
+        if options.holder is not None:
+            options.holder.share(traced.builder, traced.gradients)
         outputs = [t for _, t in tree.leaves(traced.outputs)]
         watched = [s.tensor for s in traced.builder.shown]
         applied = [gradient for _, gradient in traced.builder.applied]

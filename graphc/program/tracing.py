@@ -37,6 +37,8 @@ class Traced:
     """(name, module or parameter) of the module that is traced and of the arguments."""
     parameters: dict[str, Parameter] = field(default_factory=dict)
     """The arguments that are parameters and those of modules among them, by state name."""
+    gradients: list[tuple[Parameter, Tensor, str]] = field(default_factory=list)
+    """(parameter, gradient, name) of gradients that are computed in the trace."""
 
     @property
     def closures(self) -> list[tuple[Parameter, tuple[str, ...]]]:
@@ -45,6 +47,10 @@ class Traced:
         return [
             (p, at) for p, at in self.builder.parameters_read.values() if id(p.state) not in held
         ]
+
+
+Call = Callable[[Traced, Callable[..., Any], Sequence[Any]], Any]
+"""Calls a function with symbolic arguments, and returns the program's results."""
 
 
 @overload
@@ -111,11 +117,13 @@ def trace_function(
     bounds: bool = False,
     common: Common | None = None,
     mixed: str = "",
+    call: Call | None = None,
 ) -> Traced:
     """Run `fn` on symbolic tensors in place of the specs.
 
     `bounds` records the ranges of indices. Without a seed, a program with random ops draws a key of
-    its own. `mixed` is the two-byte dtype of products, or "".
+    its own. `mixed` is the two-byte dtype of products, or "". `call` calls the function in
+    place of a plain call.
     """
     builder = Builder(function_name(fn))
     builder.mixed = mixed
@@ -134,7 +142,8 @@ def trace_function(
         traced.arguments = called_with(fn, args, type_of)
         names = argument_names(fn, len(args))
         symbolic = [tree.map_leaves(_symbol, a, n) for a, n in zip(args, names, strict=True)]
-        traced.outputs = tree.map_leaves(_result, fn(*symbolic))
+        results = fn(*symbolic) if call is None else call(traced, fn, symbolic)
+        traced.outputs = tree.map_leaves(_result, results)
     return traced
 
 

@@ -64,6 +64,7 @@ class Update:
             _refuse_closures(traced)
         allowed = traced.parameters if selection is None else selection.of(traced.parameters)
         trainable = {name: p.trainable for name, p in allowed.items()}
+        scales = scales or (bool(traced.builder.applied) and rule.scales_losses())
         return cls(traced, rule, allowed, trainable, selection is not None, scales)
 
     def differentiate(self, graph: Graph) -> Differentiated:
