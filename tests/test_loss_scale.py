@@ -261,6 +261,4 @@ def test_what_does_not_fit_is_named() -> None:
     )
     assert message(
         compile(optim.apply, (model, {"bias": graphc.spec(8)}), update=rule, train=model.weight)
-    ) == (
-        "with update=, gradients of trainable parameters are applied, train= names none that are"
-    )
+    ) == ("with update=, gradients of trainable parameters are applied, train= names none that are")

@@ -125,9 +125,7 @@ def scanned(model: Any, x: Any, y: Any) -> Any:
 def branched(model: Any, x: Any, y: Any) -> Any:
     """Branches of two dtypes, and a loop whose carry is float32."""
     h = graphc.cond(graphc.sum(x) > 0, model, lambda x: 2 * x, x)
-    h, _ = graphc.while_loop(
-        lambda s: s[1] < 2, lambda s: (model(s[0]), s[1] + 1), (h, 0), limit=3
-    )
+    h, _ = graphc.while_loop(lambda s: s[1] < 2, lambda s: (model(s[0]), s[1] + 1), (h, 0), limit=3)
     return graphc.mse_loss(h, y)
 
 

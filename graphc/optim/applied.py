@@ -7,9 +7,9 @@ from typing import Any
 
 from graphc import functions
 from graphc.base.source_lines import error
+from graphc.functions.array.looping import BodyBuilder
 from graphc.ir import FLOATS
 from graphc.nn.module import Module
-from graphc.functions.array.looping import BodyBuilder
 from graphc.trace import current_builder
 
 
@@ -48,7 +48,5 @@ def apply(model: Module, gradients: Mapping[str, Any]) -> None:
             raise error(f"apply: expected names of trainable parameters, got {name!r}: {what}")
         gradient = functions.as_tensor(given)
         if gradient.shape != parameter.shape or gradient.dtype not in FLOATS:
-            raise error(
-                f"apply: {name} is {parameter.type}, its gradient is {gradient.value.type}"
-            )
+            raise error(f"apply: {name} is {parameter.type}, its gradient is {gradient.value.type}")
         builder.applied.append((parameter, builder.own(gradient)))

@@ -151,7 +151,16 @@ def _compiled(
 
     with collector_paused(), decisions() as notes:
         bounds = "bounds" in settings.check
-        traced = trace_function(fn, args, options.training, options.seed, bounds, common, options.mixed, options.differentiation)
+        traced = trace_function(
+            fn,
+            args,
+            options.training,
+            options.seed,
+            bounds,
+            common,
+            options.mixed,
+            options.differentiation,
+        )
         if options.holder is not None:
             options.holder.share(traced.builder, traced.gradients)
         outputs = [t for _, t in tree.leaves(traced.outputs)]
@@ -161,8 +170,10 @@ def _compiled(
             raise error("apply: gives gradients to update=, which is not given")
         graph = traced.builder.graph([*outputs, *watched, *applied])
         stages["trace"] = graph
-        step = None if update is None else Update.of(
-            traced, update, options.selection, options.mixed == "f16"
+        step = (
+            None
+            if update is None
+            else Update.of(traced, update, options.selection, options.mixed == "f16")
         )
         before = [item for item in passes.BEFORE_GRADIENT if item[0] not in settings.disable]
 

@@ -22,7 +22,7 @@ from graphc.nn.parameter import Parameter
 from graphc.nn.selection import Selection
 from graphc.optim.loss_scale import scaled_seed, unscaled
 from graphc.program.tracing import Traced
-from graphc.trace import Builder, Tensor, current_builder
+from graphc.trace import Builder, Tensor
 
 Gradients = dict[str, Tensor]
 """The gradient of each parameter that the loss depends on, by the parameter's name."""

@@ -86,7 +86,11 @@ class Options:
         narrow = "" if mixed is None else MIXED[mixed]
         selection = None if train is None else Selection("train", train)
         chosen, target = target_for(settings, precision)
-        if isinstance(accumulate, bool) or not isinstance(accumulate, int | np.integer) or accumulate < 1:
+        if (
+            isinstance(accumulate, bool)
+            or not isinstance(accumulate, int | np.integer)
+            or accumulate < 1
+        ):
             raise error(
                 f"accumulate: expected a number of micro-batches from 1 up, got {accumulate!r}"
             )

@@ -252,7 +252,9 @@ class SizedProgram(Program):
     def _traced(self, sizes: Sizes) -> Traced:
         options, named = self._options, self._named(sizes)
         common, mixed = self._common, options.mixed
-        return trace_function(self._fn, self._with(named), options.training, 0, False, common, mixed)
+        return trace_function(
+            self._fn, self._with(named), options.training, 0, False, common, mixed
+        )
 
     def _plan(self, sizes: Sizes) -> Program:
         """The program of these sizes, made if there is none."""

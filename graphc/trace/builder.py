@@ -11,7 +11,18 @@ import numpy as np
 
 from graphc.base.errors import GraphError
 from graphc.base.source_lines import error, user_call, user_line
-from graphc.ir import NARROW, Graph, NamedType, Names, Node, Type, Value, Where, dtype_name, infer_types
+from graphc.ir import (
+    NARROW,
+    Graph,
+    NamedType,
+    Names,
+    Node,
+    Type,
+    Value,
+    Where,
+    dtype_name,
+    infer_types,
+)
 from graphc.ir.state import StateBuffer
 from graphc.ops.base import Op
 from graphc.ops.pointwise.logic import Cast
