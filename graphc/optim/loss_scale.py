@@ -28,7 +28,8 @@ _WHERE = Where(derived=True, function="loss_scale")
 
 def loss_scale(builder: Builder) -> Tensor:
     """Return the scale f32 [] of the program under construction, which reads all its state."""
-    return [_state(builder, name) for name in NAMES][0]
+    scale, *_ = [_state(builder, name) for name in NAMES]
+    return scale
 
 
 def scaled_seed(builder: Builder, loss: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import numpy as np
 from graphc.base import config
 from graphc.base.source_lines import error
 from graphc.base.target import Target
+from graphc.functions.array.tensors import is_integer
 from graphc.nn.selection import Selection
 from graphc.optim.rule import Rule
 from graphc.program.loading import target_for
@@ -86,11 +87,7 @@ class Options:
         narrow = "" if mixed is None else MIXED[mixed]
         selection = None if train is None else Selection("train", train)
         chosen, target = target_for(settings, precision)
-        if (
-            isinstance(accumulate, bool)
-            or not isinstance(accumulate, int | np.integer)
-            or accumulate < 1
-        ):
+        if not is_integer(accumulate) or accumulate < 1:
             raise error(
                 f"accumulate: expected a number of micro-batches from 1 up, got {accumulate!r}"
             )

@@ -231,9 +231,9 @@ def _joined(first: Any, second: Any) -> tuple[Any, Any]:
     others = [leaf for _, leaf in tree.leaves(second)]
     pairs = list(zip((leaf for _, leaf in tree.leaves(first)), others, strict=True))
     both = [promoted(*p) if {t.dtype for t in p} <= {*FLOATS} else p for p in pairs]
-    sides = (iter(side) for side in zip(*both, strict=True)) if both else (iter(()), iter(()))
-    one, other = (tree.map_leaves(lambda _, __, s=s: next(s), first) for s in sides)
-    return one, other
+    one, other = iter([pair[0] for pair in both]), iter([pair[1] for pair in both])
+    taken = tree.map_leaves(lambda _, __: next(one), first)
+    return taken, tree.map_leaves(lambda _, __: next(other), second)
 
 
 def _bool(name: str, found: Any) -> Tensor:

@@ -42,7 +42,7 @@ def of_products(function: Callable[P, T]) -> Callable[P, T]:
     def narrow(*args: P.args, **kwargs: P.kwargs) -> T:
         if not current_builder().mixed:
             return function(*args, **kwargs)
-        pair = (*args[:2], *(kwargs[name] for name in ("x", "weight") if name in kwargs))
+        pair: Any = (*args[:2], *(kwargs[name] for name in ("x", "weight") if name in kwargs))
         rest = {name: value for name, value in kwargs.items() if name not in ("x", "weight")}
         call: Callable[..., T] = function
         return call(*factors(*pair), *args[2:], **rest)
