@@ -170,7 +170,7 @@ class _RuleBuilder(BodyBuilder):
 
     def __init__(self, outer: Any) -> None:
         super().__init__(outer, 0, "backward")
-        self.bounds = None
+        self.bounds, self.mixed = None, ""
         self.residuals: list[Tensor] = []
         """Tensors of the surrounding builder."""
         self.results: list[Tensor] = []

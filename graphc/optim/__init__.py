@@ -3,6 +3,7 @@
 from graphc.optim import schedules
 from graphc.optim.adam import Adam, AdamW
 from graphc.optim.adam_variants import Adamax, NAdam, RAdam, SparseAdam
+from graphc.optim.applied import apply
 from graphc.optim.large_batch import LAMB, Lion, Muon
 from graphc.optim.missing import missing as _missing
 from graphc.optim.rule import Rule
@@ -27,6 +28,7 @@ __all__ = [
     "Rprop",
     "Rule",
     "SparseAdam",
+    "apply",
     "schedules",
 ]
 

@@ -22,6 +22,7 @@ from graphc.nn.module import Module
 from graphc.nn.parameter import Parameter
 from graphc.ops.axes import repeated
 from graphc.trace import Builder, Tensor, current_builder
+from graphc.trace.mixed import in_precision
 
 Axis = int | None
 
@@ -171,7 +172,8 @@ class _Samples(BodyBuilder):
             self.known[tensor.value] = Known(whole, True)
         for value, tensor in self.captured.items():
             self.known[tensor.value] = Known(Tensor(value, self.outer), False)
-        self.f.walk(self.nodes, self.known, self.length)
+        with in_precision(self.outer, ""):
+            self.f.walk(self.nodes, self.known, self.length)
         for old, new in self.updates.items():
             self._update(old, self.known[new])
         self.hand_on([self.known[w.tensor.value].tensor for w in self.watched()])

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from graphc import ops
-from graphc.functions.array.tensors import as_tensor, error, is_integer
-from graphc.ir import Type, Value, tree
+from graphc.functions.array.tensors import as_tensor, cast, error, is_integer
+from graphc.ir import FLOATS, Type, Value, tree
 from graphc.ir.state import StateBuffer
 from graphc.ops.base import Op
 from graphc.ops.loops.scan import Scan
@@ -38,6 +38,7 @@ def run_scan(
         element = tree.map_leaves(lambda path, leaf: body.element(path, leaf), scanned)
         *result, guard = fn(carry, element)
         new, y = (tree.map_leaves(lambda _, leaf: as_tensor(leaf), part) for part in result)
+        new = like_carry(first, new)
         check_carry(name, first, new)
         carries = [body.own(t) for _, t in tree.leaves(new)]
         stacks = [body.own(t) for _, t in tree.leaves(y)]
@@ -65,6 +66,19 @@ def length_of(scanned: Any, length: int | None) -> int:
     if not extents:
         raise error("scan: expected xs, or length=, got neither")
     return extents.pop()
+
+
+def like_carry(old: Any, new: Any) -> Any:
+    """Return a new carry; with mixed precision its floats have the dtypes of the old one."""
+    if not current_builder().mixed or tree.structure(old) != tree.structure(new):
+        return new
+    before = iter([leaf for _, leaf in tree.leaves(old)])
+
+    def alike(_: str, leaf: Tensor) -> Tensor:
+        kind = next(before).dtype
+        return cast(leaf, kind) if {kind, leaf.dtype} <= {*FLOATS} else leaf
+
+    return tree.map_leaves(alike, new)
 
 
 def check_carry(name: str, old: Any, new: Any) -> None:
@@ -107,6 +121,7 @@ class BodyBuilder(Builder):
         super().__init__(outer.fresh(".".join([*outer.modules, kind])))
         self.outer, self.length, self.kind = outer, length, kind
         self.training, self.modes, self.seed = outer.training, outer.modes, outer.seed
+        self.mixed = outer.mixed
         self.bounds = None if outer.bounds is None else []
         self.modules, self.where = list(outer.modules), outer.where
         self.trainable_read = outer.trainable_read
