@@ -22,7 +22,9 @@ TESTED = {
     "mlp",
     "own_layer",
     "own_op",
+    "ppo",
     "resume",
+    "sac",
     "torch_resnet",
     "two_streams",
     "vmap",
@@ -61,6 +63,17 @@ def test_gpt_text_learns_and_goes_on_with_all_prompts(capsys, monkeypatch):
     written = output.split("---\n")[1:]
     for prompt, text in zip(gpt.PROMPTS, written, strict=True):
         assert text.startswith(prompt) and len(text) == len(prompt) + 20 + 1
+
+
+def test_ppo_balances_the_pole(capsys):
+    need_module("gymnasium")
+    assert load("ppo").main(["--steps", "40000", "--seed", "1"]) > 400  # of 500; 20 at first
+    assert re.search(r"^ +\d+,\d+ steps: return +[\d.]+, [\d,]+ steps", capsys.readouterr().out)
+
+
+def test_sac_swings_the_pendulum_up():
+    need_module("gymnasium")
+    assert load("sac").main(["--steps", "4500"]) > -400  # -1,200 at first
 
 
 def test_resume_goes_on_with_the_same_bits(tmp_path, capsys):

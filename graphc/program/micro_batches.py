@@ -16,7 +16,7 @@ from graphc import functions
 from graphc.base.source_lines import error
 from graphc.functions.array.looping import BodyBuilder
 from graphc.gradients.reverse import check_scalar_loss, gradients, one_like
-from graphc.ir import FLOATS, NARROW, Type, Value, Where, tree
+from graphc.ir import FLOATS, NARROW, Type, Where, tree
 from graphc.ir.state import StateBuffer
 from graphc.nn.parameter import Parameter
 from graphc.nn.selection import Selection
@@ -102,7 +102,7 @@ def _is_read(builder: Builder, buffer: StateBuffer) -> bool:
 
 
 class _Loop(BodyBuilder):
-    """The loop over micro-batches; state that an iteration updates is a carry."""
+    """The loop over micro-batches."""
 
     def __init__(self, how: Differentiation, outer: Builder, args: Sequence[Any]) -> None:
         super().__init__(outer, how.parts, "micro_batches")
@@ -127,11 +127,8 @@ class _Loop(BodyBuilder):
             result = tree.map_leaves(lambda _, leaf: self.own(functions.as_tensor(leaf)), result)
             stacks = [leaf for _, leaf in tree.leaves(result)]
             sums = [self._sum(name, grad) for name, grad in found.items()]
-            changed = self._carried_state()
-        outputs = self.emit_scan([*sums, *changed.values()], stacks, False, True)
-        for old, last in zip(changed, outputs[len(sums) :], strict=False):
-            self.outer.update(Tensor(old, self.outer), last)
-        whole = iter(outputs[len(sums) + len(changed) :])
+        outputs = self.emit_scan(sums, stacks, False, True)
+        whole = iter(outputs[len(sums) :])
         result = tree.map_leaves(lambda _, leaf: self._joined(leaf.value.type, next(whole)), result)
         return result, dict(zip(found, outputs, strict=False))
 
@@ -142,17 +139,6 @@ class _Loop(BodyBuilder):
             zeros = functions.zeros(wide.shape, wide.dtype)
         return self.carry(f"d.{name}", zeros) + wide
 
-    def _carried_state(self) -> dict[Value, Tensor]:
-        """Make the state that an iteration updates carries: the outer value, the new contents."""
-        sources = {own.value: outer for outer, own in self.captured.items()}
-        changed = {}
-        for old, new in self.updates.items():
-            source = sources[old]
-            self.carries.append((Tensor(source, self.outer), self.captured.pop(source)))
-            changed[source] = Tensor(new, self)
-        self.updates.clear()
-        return changed
-
     def _joined(self, element: Type, stack: Tensor) -> Tensor:
         """A result for the whole batch, from those of micro-batches."""
         if element.shape:
@@ -160,24 +146,6 @@ class _Loop(BodyBuilder):
         if element.dtype in FLOATS:
             return functions.mean(functions.astype(stack, "f32") if _narrow(stack) else stack)
         return functions.any(stack) if element.dtype == "bool" else functions.sum(stack)
-
-    # State that an iteration reads is that of the iteration before.
-
-    def update(self, old: Tensor, new: Tensor) -> None:
-        Builder.update(self, old, new)
-
-    def contents(self, buffer: StateBuffer) -> Tensor:
-        new = self.latest(buffer)
-        return self.read_state(buffer) if new is None else new
-
-    def latest(self, buffer: StateBuffer) -> Tensor | None:
-        old = self.read_state(buffer)
-        return Tensor(self.updates[old.value], self) if old.value in self.updates else None
-
-    def keeps(self, state: Tensor) -> bool:
-        sources = {own.value: outer for outer, own in self.captured.items()}
-        outer = sources.get(state.value)
-        return outer is not None and self.outer.keeps(Tensor(outer, self.outer))
 
 
 def _narrow(tensor: Tensor) -> bool:

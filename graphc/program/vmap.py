@@ -160,8 +160,12 @@ class _Samples(BodyBuilder):
     def keeps(self, state: Tensor) -> bool:
         if state.value in self.whole:
             return self.outer.keeps(self.whole[state.value][0])
-        sources = {t.value: Tensor(v, self.outer) for v, t in self.captured.items()}
-        return state.value in sources and self.outer.keeps(sources[state.value])
+        return super().keeps(state)
+
+    def after(self, state: Tensor) -> Tensor:
+        if state.value in self.updates:
+            return Tensor(self.updates[state.value], self)
+        return state if state.value in self.whole else super().after(state)
 
     def update(self, old: Tensor, new: Tensor) -> None:
         Builder.update(self, old, new)
@@ -170,7 +174,7 @@ class _Samples(BodyBuilder):
         """Append to the surrounding builder what all samples compute."""
         for whole, tensor in self.elements:
             self.known[tensor.value] = Known(whole, True)
-        for value, tensor in self.captured.items():
+        for value, tensor in self.constants:
             self.known[tensor.value] = Known(Tensor(value, self.outer), False)
         with in_precision(self.outer, ""):
             self.f.walk(self.nodes, self.known, self.length)

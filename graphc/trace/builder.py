@@ -118,8 +118,11 @@ class Builder:
 
     def contents(self, buffer: StateBuffer) -> Tensor:
         """Return the contents of `buffer` at this point: its last update, if there was one."""
-        old = self.read_state(buffer)
-        return Tensor(self.updates.get(old.value, old.value), self)
+        return self.after(self.read_state(buffer))
+
+    def after(self, state: Tensor) -> Tensor:
+        """Return the contents at this point of a state that `read_state` returned."""
+        return Tensor(self.updates.get(state.value, state.value), self)
 
     def note_read(self, parameter: Any) -> None:
         """Record that the traced function reads `parameter`, and where it first does."""
