@@ -22,6 +22,7 @@ from graphc.nn.parameter import Parameter
 from graphc.nn.selection import Selection
 from graphc.optim.loss_scale import scaled_seed, unscaled
 from graphc.program.tracing import Traced
+from graphc.program.update import refuse_closures
 from graphc.trace import Builder, Tensor
 
 Gradients = dict[str, Tensor]
@@ -50,6 +51,8 @@ class Differentiation:
         noted = traced.builder.trainable_read
         noted += [(name, p, p.trainable) for name, p in allowed.items()]
         result, found = self._of(traced.builder, fn, args, parameters)
+        if self.selection is None and self.returns:
+            refuse_closures(traced, "gradients=")
         if not found:
             raise error("the loss depends on none of the trainable parameters of the arguments")
         traced.gradients += [(parameters[name], grad, name) for name, grad in found.items()]
