@@ -53,7 +53,7 @@ def trained(name: str, mixed: str | None, seed: int, epochs: int, accumulate: in
     graphc.seed(seed)
     model = MODELS[name]()
     steps = len(images) // BATCH
-    rate = optim.schedules.OneCycle(0.05, epochs * steps)
+    rate = optim.schedules.OneCycle(0.02, epochs * steps)
     batch = graphc.spec((BATCH, *images.shape[1:]))
     train = graphc.compile(
         loss_fn,

@@ -44,12 +44,7 @@ class Differentiation:
 
     def __call__(self, traced: Traced, fn: Callable[..., Any], args: Sequence[Any]) -> Any:
         """Return the results of `fn`, and the gradients or not; the first result is the loss."""
-        whole = traced.parameters
-        allowed = whole if self.selection is None else self.selection.of(whole)
-        names = [name for name, p in allowed.items() if p.trainable]
-        parameters = {name: allowed[name] for name in names}
-        noted = traced.builder.trainable_read
-        noted += [(name, p, p.trainable) for name, p in allowed.items()]
+        parameters = noted(traced, self.selection)
         result, found = self._of(traced.builder, fn, args, parameters)
         if self.selection is None and self.returns:
             refuse_closures(traced, "gradients=")
@@ -88,7 +83,7 @@ class Differentiation:
         loss = result[0] if isinstance(result, tuple) else result
         check_scalar_loss(loss)
         loss = functions.astype(loss, "f32") if loss.dtype in NARROW else loss
-        read = [n for n, p in parameters.items() if _is_read(builder, p.state)]
+        read = [n for n, p in parameters.items() if is_read(builder, p.state)]
         weights = [builder.read_state(parameters[name].state) for name in read]
         with builder.at(Where(derived=True)):
             seed = scaled_seed(builder, loss) if self.scales else one_like(loss)
@@ -97,7 +92,29 @@ class Differentiation:
         return result, {n: g for n, g in zip(read, grads, strict=True) if g is not None}
 
 
-def _is_read(builder: Builder, buffer: StateBuffer) -> bool:
+def noted(traced: Traced, selection: Selection | None) -> dict[str, Parameter]:
+    """Return the trainable parameters by name, which calls of the program check to be so."""
+    whole = traced.parameters
+    allowed = whole if selection is None else selection.of(whole)
+    seen = traced.builder.trainable_read
+    seen += [(name, p, p.trainable) for name, p in allowed.items()]
+    return {name: p for name, p in allowed.items() if p.trainable}
+
+
+def joined(element: Type, stack: Tensor) -> Tensor:
+    """Return a result for the whole batch from those of its parts, stacked.
+
+    Arrays are joined along their first axes; of scalars, floats are averaged, integers added, and
+    booleans give whether any is true.
+    """
+    if element.shape:
+        return functions.reshape(stack, (-1, *element.shape[1:]))
+    if element.dtype in FLOATS:
+        return functions.mean(functions.astype(stack, "f32") if _narrow(stack) else stack)
+    return functions.any(stack) if element.dtype == "bool" else functions.sum(stack)
+
+
+def is_read(builder: Builder, buffer: StateBuffer) -> bool:
     """Whether the program under construction has read a piece of state."""
     while isinstance(builder, BodyBuilder):
         builder = builder.outer
@@ -135,7 +152,7 @@ class _Loop(BodyBuilder):
         for old, last in zip(changed, outputs[len(sums) :], strict=False):
             self.outer.update(Tensor(old, self.outer), last)
         whole = iter(outputs[len(sums) + len(changed) :])
-        result = tree.map_leaves(lambda _, leaf: self._joined(leaf.value.type, next(whole)), result)
+        result = tree.map_leaves(lambda _, leaf: joined(leaf.value.type, next(whole)), result)
         return result, dict(zip(found, outputs, strict=False))
 
     def _sum(self, name: str, grad: Tensor) -> Tensor:
@@ -155,14 +172,6 @@ class _Loop(BodyBuilder):
             changed[source] = Tensor(new, self)
         self.updates.clear()
         return changed
-
-    def _joined(self, element: Type, stack: Tensor) -> Tensor:
-        """A result for the whole batch, from those of micro-batches."""
-        if element.shape:
-            return functions.reshape(stack, (-1, *element.shape[1:]))
-        if element.dtype in FLOATS:
-            return functions.mean(functions.astype(stack, "f32") if _narrow(stack) else stack)
-        return functions.any(stack) if element.dtype == "bool" else functions.sum(stack)
 
     # State that an iteration reads is that of the iteration before.
 
