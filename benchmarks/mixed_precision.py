@@ -41,8 +41,7 @@ def images_for(model: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
     images, labels, test_images, test_labels = load_digits()
     if model == "resnet18":
         images, test_images = (
-            np.repeat(enlarge(part[:, 0], 32)[:, None], 3, axis=1)
-            for part in (images, test_images)
+            np.repeat(enlarge(part[:, 0], 32)[:, None], 3, axis=1) for part in (images, test_images)
         )
     return images, labels, test_images, test_labels
 

@@ -12,11 +12,12 @@ samples in memory (the book-keeping of Bu et al., 2023):
 - the clipped sum is one product over all samples, of x and c d, with the factors c of the clipping.
 
 Gradients of other kinds (of biases and norms, of a convolution for its norm, of a parameter that is
-used twice) are computed for each sample.
+used twice) are computed for each sample; small ones of convolutions are kept for the sum.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,9 @@ from graphc.program.vmap import Samples
 from graphc.trace import Tensor
 from graphc.trace.mixed import in_precision
 
+KEPT, POSITIONS = 16 << 20, 16
+"""Bytes of all samples' gradients of a filter up to which they are kept from the norms for the sum:
+reading them is faster than convolving again, from so many positions on."""
 _WHERE = Where(derived=True, function="clip_samples")
 
 
@@ -119,7 +123,7 @@ class _Private(Samples):
 
 @dataclass(frozen=True)
 class _Gradient:
-    """The gradient of a parameter for each sample: views of what a node of one sample's graph makes.
+    """The gradient of a parameter for each sample: views of a node's result in one sample's graph.
 
     The node is None for a gradient that is computed for each sample.
     """
@@ -160,7 +164,7 @@ class _Gradient:
 
     def total(self, factors: Tensor) -> Tensor:
         """Return the sum of the samples' gradients, each times its factor [samples]."""
-        if self.node is None:
+        if self.node is None or self._is_kept():
             each = self._each()
             return functions.sum(each * _beside(factors, each), 0)
         x, d = self._operands()
@@ -175,6 +179,14 @@ class _Gradient:
         for view in self.views:
             (total,) = self.samples.outer.emit(view.op, total)
         return total
+
+    def _is_kept(self) -> bool:
+        """Whether the samples' gradients, which the norms need, are kept for the sum."""
+        assert self.node is not None, "only a product is computed twice"
+        (weight,), (_, d) = self.node.outputs, self.node.inputs
+        nbytes = self.samples.length * weight.type.nbytes
+        is_convolution = isinstance(self.node.op, ops.Conv2dWgrad)
+        return is_convolution and nbytes <= KEPT and math.prod(d.type.shape[2:]) >= POSITIONS
 
     def _operands(self) -> tuple[Tensor, Tensor]:
         assert self.node is not None, "only a product has operands"
