@@ -24,6 +24,7 @@ SECTIONS = [
     "Between gradients and update",
     "Large batches in little memory",
     "Mixed precision",
+    "Private training",
     "Custom state",
     "Several programs on one model",
     "Batches and sequences of any size",
