@@ -2,9 +2,9 @@
 
     python examples/private_digits.py --noise 1.5
 
-Each step draws every digit with the same probability (Poisson sampling), clips the gradient of each
-and adds noise to their sum. The accountant of dp-accounting (`pip install graphc[privacy]`) says how
-private the run was.
+Each step draws every digit with the same probability (Poisson sampling), clips the gradient of
+each and adds noise to their sum. The accountant of dp-accounting (`pip install graphc[privacy]`)
+says how private the run was.
 """
 
 from __future__ import annotations

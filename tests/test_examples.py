@@ -21,9 +21,9 @@ TESTED = {
     "mlp",
     "own_layer",
     "own_op",
+    "private_digits",
     "resume",
     "torch_resnet",
-    "private_digits",
     "two_streams",
     "vmap",
 }
