@@ -23,6 +23,7 @@ TESTED = {
     "own_layer",
     "own_op",
     "ppo",
+    "private_digits",
     "resume",
     "sac",
     "torch_resnet",
@@ -43,6 +44,17 @@ def test_digits_learns_and_ends_with_its_accuracy(capsys):
     assert output.splitlines()[-1] == f"test accuracy: {accuracy:.1f} %"
     assert re.search(r"\d+ operations became \d+ kernel launches on 1 stream\(s\)", output)
     assert re.search(r"work memory: peak [\d.]+ MB, lower bound [\d.]+ MB", output)
+
+
+def test_private_digits_learn_and_say_how_private_they_are(capsys):
+    need_module("sklearn")
+    example = load("private_digits")
+    accuracy, epsilon = example.main(["--steps", "60"])
+    assert accuracy > 80
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == f"test accuracy {accuracy:.1f} %, epsilon {epsilon:.2f} at delta 0.0001"
+    need_module("dp_accounting")
+    assert example.spent(1.1, 32 / 1500, 470) < example.spent(1.1, 32 / 1500, 940)
 
 
 def test_char_lstm_learns_and_writes(capsys):

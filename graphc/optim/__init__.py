@@ -6,6 +6,7 @@ from graphc.optim.adam_variants import Adamax, NAdam, RAdam, SparseAdam
 from graphc.optim.applied import apply
 from graphc.optim.large_batch import LAMB, Lion, Muon
 from graphc.optim.missing import missing as _missing
+from graphc.optim.private import DPSGD
 from graphc.optim.rule import Rule
 from graphc.optim.scaled import Adagrad, RMSprop
 from graphc.optim.sgd import ASGD, SGD
@@ -13,6 +14,7 @@ from graphc.optim.sized import Adadelta, Rprop
 
 __all__ = [
     "ASGD",
+    "DPSGD",
     "LAMB",
     "SGD",
     "Adadelta",

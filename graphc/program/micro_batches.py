@@ -22,6 +22,7 @@ from graphc.nn.parameter import Parameter
 from graphc.nn.selection import Selection
 from graphc.optim.loss_scale import scaled_seed, unscaled
 from graphc.program.tracing import Traced
+from graphc.program.update import refuse_closures
 from graphc.trace import Builder, Tensor
 
 Gradients = dict[str, Tensor]
@@ -43,13 +44,10 @@ class Differentiation:
 
     def __call__(self, traced: Traced, fn: Callable[..., Any], args: Sequence[Any]) -> Any:
         """Return the results of `fn`, and the gradients or not; the first result is the loss."""
-        whole = traced.parameters
-        allowed = whole if self.selection is None else self.selection.of(whole)
-        names = [name for name, p in allowed.items() if p.trainable]
-        parameters = {name: allowed[name] for name in names}
-        noted = traced.builder.trainable_read
-        noted += [(name, p, p.trainable) for name, p in allowed.items()]
+        parameters = noted(traced, self.selection)
         result, found = self._of(traced.builder, fn, args, parameters)
+        if self.selection is None and self.returns:
+            refuse_closures(traced, "gradients=")
         if not found:
             raise error("the loss depends on none of the trainable parameters of the arguments")
         traced.gradients += [(parameters[name], grad, name) for name, grad in found.items()]
@@ -85,7 +83,7 @@ class Differentiation:
         loss = result[0] if isinstance(result, tuple) else result
         check_scalar_loss(loss)
         loss = functions.astype(loss, "f32") if loss.dtype in NARROW else loss
-        read = [n for n, p in parameters.items() if _is_read(builder, p.state)]
+        read = [n for n, p in parameters.items() if is_read(builder, p.state)]
         weights = [builder.read_state(parameters[name].state) for name in read]
         with builder.at(Where(derived=True)):
             seed = scaled_seed(builder, loss) if self.scales else one_like(loss)
@@ -94,7 +92,29 @@ class Differentiation:
         return result, {n: g for n, g in zip(read, grads, strict=True) if g is not None}
 
 
-def _is_read(builder: Builder, buffer: StateBuffer) -> bool:
+def noted(traced: Traced, selection: Selection | None) -> dict[str, Parameter]:
+    """Return the trainable parameters by name, which calls of the program check to be so."""
+    whole = traced.parameters
+    allowed = whole if selection is None else selection.of(whole)
+    seen = traced.builder.trainable_read
+    seen += [(name, p, p.trainable) for name, p in allowed.items()]
+    return {name: p for name, p in allowed.items() if p.trainable}
+
+
+def joined(element: Type, stack: Tensor) -> Tensor:
+    """Return a result for the whole batch from those of its parts, stacked.
+
+    Arrays are joined along their first axes; of scalars, floats are averaged, integers added, and
+    booleans give whether any is true.
+    """
+    if element.shape:
+        return functions.reshape(stack, (-1, *element.shape[1:]))
+    if element.dtype in FLOATS:
+        return functions.mean(functions.astype(stack, "f32") if _narrow(stack) else stack)
+    return functions.any(stack) if element.dtype == "bool" else functions.sum(stack)
+
+
+def is_read(builder: Builder, buffer: StateBuffer) -> bool:
     """Whether the program under construction has read a piece of state."""
     while isinstance(builder, BodyBuilder):
         builder = builder.outer
@@ -129,7 +149,7 @@ class _Loop(BodyBuilder):
             sums = [self._sum(name, grad) for name, grad in found.items()]
         outputs = self.emit_scan(sums, stacks, False, True)
         whole = iter(outputs[len(sums) :])
-        result = tree.map_leaves(lambda _, leaf: self._joined(leaf.value.type, next(whole)), result)
+        result = tree.map_leaves(lambda _, leaf: joined(leaf.value.type, next(whole)), result)
         return result, dict(zip(found, outputs, strict=False))
 
     def _sum(self, name: str, grad: Tensor) -> Tensor:
@@ -138,14 +158,6 @@ class _Loop(BodyBuilder):
         with self.outer.building():
             zeros = functions.zeros(wide.shape, wide.dtype)
         return self.carry(f"d.{name}", zeros) + wide
-
-    def _joined(self, element: Type, stack: Tensor) -> Tensor:
-        """A result for the whole batch, from those of micro-batches."""
-        if element.shape:
-            return functions.reshape(stack, (-1, *element.shape[1:]))
-        if element.dtype in FLOATS:
-            return functions.mean(functions.astype(stack, "f32") if _narrow(stack) else stack)
-        return functions.any(stack) if element.dtype == "bool" else functions.sum(stack)
 
 
 def _narrow(tensor: Tensor) -> bool:

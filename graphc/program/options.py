@@ -13,9 +13,11 @@ from graphc.base.source_lines import error
 from graphc.base.target import Target
 from graphc.functions.array.tensors import is_integer
 from graphc.nn.selection import Selection
+from graphc.optim.private import DPSGD
 from graphc.optim.rule import Rule
 from graphc.program.loading import target_for
 from graphc.program.micro_batches import Differentiation
+from graphc.program.private import PrivateDifferentiation
 
 MIXED = {"bfloat16": "bf16", "float16": "f16"}
 """The values of `mixed` and the dtypes that they stand for."""
@@ -37,7 +39,7 @@ class Options:
     seed: int | None
     mixed: str
     """The two-byte dtype of products with mixed precision, "bf16" or "f16", or ""."""
-    differentiation: Differentiation | None
+    differentiation: Differentiation | PrivateDifferentiation | None
     """How the gradient is computed while the function is traced; None if it is not."""
     holder: Rule | None
     """The optimizer that holds the loss's scale of a program that returns gradients."""
@@ -102,8 +104,14 @@ class Options:
             )
         if accumulate > 1 and update is None and not gradients:
             raise error("accumulate: is of use with update= or gradients=, neither is given")
-        differentiation = None
-        if gradients or accumulate > 1:
+        differentiation: Differentiation | PrivateDifferentiation | None = None
+        if isinstance(update, DPSGD):
+            if accumulate > 1:
+                raise error("accumulate: DPSGD computes gradients of single samples, expected 1")
+            if narrow == "f16":
+                raise error("mixed: DPSGD expected None or 'bfloat16', since it scales no losses")
+            differentiation = PrivateDifferentiation(update.clip, update.noise, selection)
+        elif gradients or accumulate > 1:
             returns = gradients is not False
             scaled = narrow == "f16"
             differentiation = Differentiation(int(accumulate), scaled, selection, returns)

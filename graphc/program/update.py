@@ -61,7 +61,7 @@ class Update:
         selection, for a trainable parameter that is read but is no argument.
         """
         if selection is None:
-            _refuse_closures(traced)
+            refuse_closures(traced, "update=")
         allowed = traced.parameters if selection is None else selection.of(traced.parameters)
         trainable = {name: p.trainable for name, p in allowed.items()}
         scales = scales or (bool(traced.builder.applied) and rule.scales_losses())
@@ -167,12 +167,12 @@ class Update:
         )
 
 
-def _refuse_closures(traced: Traced) -> None:
-    """GraphError if the function reads a trainable parameter that its arguments do not hold."""
+def refuse_closures(traced: Traced, said: str) -> None:
+    """Raise GraphError if the function reads a trainable parameter that no argument holds."""
     for parameter, lines in traced.closures:
         if parameter.trainable:
             raise GraphError(
-                f"with update=, the function reads a parameter {parameter.type} that is not among "
+                f"with {said}, the function reads a parameter {parameter.type} that is not among "
                 "its arguments and would not be trained: give its module to compile as an "
                 f"argument, or say with train= what to train ({', '.join(lines)})"
             )

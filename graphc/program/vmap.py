@@ -58,7 +58,7 @@ def vmap(fn: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callabl
 
     @functools.wraps(fn, updated=())
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        samples = _Samples(current_builder())
+        samples = Samples(current_builder())
         entered = samples.enter("in_axes", in_axes, args)
         named = samples.enter("in_axes", 0, kwargs)
         samples.length = samples.count()
@@ -71,7 +71,7 @@ def vmap(fn: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callabl
     return wrapped
 
 
-class _Samples(BodyBuilder):
+class Samples(BodyBuilder):
     """The graph of one sample, which is then rewritten for all.
 
     `length` is the number of samples, `elements` are the mapped tensors of one sample.
@@ -185,7 +185,7 @@ class _Samples(BodyBuilder):
     def _update(self, old: Value, new: Known) -> None:
         if old in self.whole:
             whole, axis = self.whole[old]
-            self.outer.update(whole, self._with_samples_at(new, axis))
+            self.outer.update(whole, self.with_samples_at(new, axis))
             return
         if new.stacked:
             raise error(
@@ -210,11 +210,12 @@ class _Samples(BodyBuilder):
                     f"vmap: out_axes {axis} is out of range for {shown}, "
                     f"{leaf.value.type} for each sample"
                 )
-            return self._with_samples_at(known, axis % rank)
+            return self.with_samples_at(known, axis % rank)
 
         return _paired("out_axes", axes, result, "", left)
 
-    def _with_samples_at(self, known: Known, axis: int) -> Tensor:
+    def with_samples_at(self, known: Known, axis: int) -> Tensor:
+        """Return a value of all samples with their axis there."""
         if not known.stacked:
             known = Known(cast(Tensor, repeated(self.f, known.tensor, self.length)), True)
         return self.f.moved(known.tensor, 0, axis) if axis else known.tensor

@@ -11,10 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from graphc.trace.builder import Builder
+
+class Precise(Protocol):
+    """A builder, as far as this module needs to know it."""
+
+    mixed: str
+
 
 WIDE = frozenset(
     {
@@ -27,7 +31,7 @@ WIDE = frozenset(
 
 
 @contextmanager
-def in_precision(builder: Builder | None, dtype: str) -> Iterator[None]:
+def in_precision(builder: Precise | None, dtype: str) -> Iterator[None]:
     """Set the two-byte dtype of products that `builder` emits inside; "" keeps them as they are.
 
     Nothing happens without a builder.
