@@ -34,6 +34,7 @@ SECTIONS = [
     "Gradients of your own",
     "Jacobians and second derivatives",
     "Generation with a cache",
+    "Reinforcement learning",
     "The first call",
     "Saving",
     "Checkpoints",
