@@ -22,6 +22,7 @@ ROOMS = (
     ("functions.array",),
     ("functions.network",),
     ("functions",),
+    ("fft",),
     ("gradients",),
     ("nn", "optim"),
     ("meaning",),

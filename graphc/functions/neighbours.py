@@ -144,7 +144,11 @@ OTHER_NAMES = {
 
 _REMEDIES: tuple[tuple[str, str], ...] = (
     (
-        "real|imag|angle|polar|complex|is_complex|isreal|istft|stft|i?r?fft|is_conj|is_neg|"
+        "i?r?fft|istft|stft",
+        "graphc.fft has fft, ifft, rfft and irfft, of real and imaginary parts as two tensors",
+    ),
+    (
+        "real|imag|angle|polar|complex|is_complex|isreal|is_conj|is_neg|"
         "conj.*|resolve_.*|view_as_(real|complex).*",
         "numbers are real: keep real and imaginary parts as two tensors",
     ),
