@@ -24,6 +24,7 @@ ROOMS = (
     ("functions",),
     ("fft",),
     ("gradients",),
+    ("linalg",),
     ("nn", "optim"),
     ("meaning",),
     ("passes.rewriting",),

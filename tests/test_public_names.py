@@ -15,6 +15,7 @@ PACKAGES = (
     "graphc",
     "graphc.data",
     "graphc.fft",
+    "graphc.linalg",
     "graphc.nn",
     "graphc.optim",
     "graphc.optim.schedules",

@@ -18,7 +18,7 @@ def singular_columns(columns: Array) -> tuple[Array, Array, Array]:
     Pairs of columns are turned until all are orthogonal (the one-sided Jacobi method), in rounds of
     pairs without a column in common. `columns` changes.
     """
-    count, n, m = columns.shape
+    count, n = columns.shape[:2]
     v = np.tile(np.eye(n, dtype=columns.dtype), (count, 1, 1))
     rounds = [_pairs(n, number) for number in range(n + n % 2 - 1)]
     for _ in range(MOST_SWEEPS):

@@ -75,7 +75,7 @@ def strictly_lower(f: Vocabulary, x: Tensor) -> Tensor:
 
 
 def of_lower_triangle(f: Vocabulary, d: Tensor) -> Tensor:
-    """The gradient by a lower triangle that stands for a symmetric matrix, from one by all of it."""
+    """The gradient by a lower triangle that stands for a symmetric matrix, from that by all."""
     both = d + f.matrix_transpose(d)
     return f.tril(f.where(on_diagonal(f, d.shape[-1]), d, both))
 

@@ -24,8 +24,8 @@ from graphc.ops.linear.matrices import (
     strictly_lower,
 )
 from graphc.ops.linear.reflections import factored, tridiagonal
-from graphc.ops.linear.tridiagonal import diagonal
 from graphc.ops.linear.triangles import TriangularSolve
+from graphc.ops.linear.tridiagonal import diagonal
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ def reflect(a: Array, v: Array, scale: Array) -> None:
 
 def factored(a: Array) -> tuple[Array, Array]:
     """Return Q [count, m, n] and R [count, n, n] of matrices, which change."""
-    _, m, n = a.shape
+    n = a.shape[-1]
     found = []
     for j in range(n):
         value, scale, v = reflection(a[:, j:, j])

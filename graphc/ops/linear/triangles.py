@@ -91,7 +91,7 @@ class TriangularSolve(Matrices):
 
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
         a, b = inputs
-        x = flat(b)
+        x = flat(b.astype(np.result_type(a, b)))
         read = flat(np.swapaxes(a, -1, -2) if self.transposed else a)
         n = a.shape[-1]
         forward = self.lower != self.transposed
@@ -165,8 +165,6 @@ class Lu(Matrices):
         inner = strictly_lower(f, f.matmul(f.matrix_transpose(lower), strictly_lower(f, d)))
         inner = inner + upper(f, f.matmul(upper(f, d), f.matrix_transpose(upper(f, packed))))
         left = f.emit(TriangularSolve(True, transposed=True, unit=True), packed, inner)
-        both = f.matrix_transpose(
-            f.emit(TriangularSolve(False), packed, f.matrix_transpose(left))
-        )
+        both = f.matrix_transpose(f.emit(TriangularSolve(False), packed, f.matrix_transpose(left)))
         places = f.broadcast_to(f.expand_dims(rows, -1), both.shape)
         return (f.sum_by_index(places, both, both.ndim - 2, n),)

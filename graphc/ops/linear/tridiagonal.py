@@ -17,14 +17,14 @@ def diagonal(d: Array, e: Array, v: Array) -> None:
     """
     n, kind = len(d), d.dtype.type
     epsilon = np.finfo(d.dtype).eps
-    for l in range(n):
+    for first in range(n):
         for _ in range(MOST_STEPS):
-            m = l
-            while m < n - 1 and abs(e[m]) > epsilon * (abs(d[m]) + abs(d[m + 1])):
-                m += 1
-            if m == l:
+            last = first
+            while last < n - 1 and abs(e[last]) > epsilon * (abs(d[last]) + abs(d[last + 1])):
+                last += 1
+            if last == first:
                 break
-            _step(d, e, v, l, m, kind)
+            _step(d, e, v, first, last, kind)
     for i in range(n):
         place = i
         for k in range(i + 1, n):

@@ -21,7 +21,7 @@ def lower_factor(node: KernelNode) -> Kernel:
     pointers = Identifiers(factor.arrays).pointers(node.body)
     launches = Launches(node, pointers, factor.units * factor.workspace)
     wide = STRIP if factor.inner.op.name == "triangular_solve" else factor.rows
-    threads = min(MOST_THREADS, -(-wide // WARP) * WARP)
+    threads = max(WARP, min(MOST_THREADS, -(-wide // WARP) * WARP))
     workspace = f"workspace + blockIdx.x * {factor.workspace}L"
     lines = ["using namespace factors;", "const Threads team;"]
     lines += factor.lines("blockIdx.x", pointers, workspace)
