@@ -56,9 +56,8 @@ def finished(y: Tensor, n: int, sign: int) -> Tensor:
 def rotated(z: Tensor, steps: Array, n: int, sign: int) -> Tensor:
     """Return z times exp(sign * 2 pi i steps / n), for z [..., 2, *steps.shape or broadcast]."""
     rank = steps.ndim
-    angles = (2 * math.pi / n) * steps
-    cosine, sine = (as_tensor(w, z.dtype) for w in (np.cos(angles), sign * np.sin(angles)))
-    return times(z, cosine, sine, rank)
+    cosine, sine = _circle(steps, n)
+    return times(z, as_tensor(cosine, z.dtype), as_tensor(sign * sine, z.dtype), rank)
 
 
 def times(z: Tensor, real: Tensor, imag: Tensor, rank: int) -> Tensor:
@@ -70,17 +69,17 @@ def times(z: Tensor, real: Tensor, imag: Tensor, rank: int) -> Tensor:
 
 def real_matrix(n: int, count: int, dtype: str) -> Array:
     """Return the matrix [2 * count, n] of the first `count` numbers of a transform of reals."""
-    angles = _angles(np.arange(count), n)
-    return np.concatenate([np.cos(angles), -np.sin(angles)]).astype(DTYPES[dtype])
+    cosine, sine = _circle(np.outer(np.arange(count), np.arange(n)), n)
+    return np.concatenate([cosine, 0 - sine]).astype(DTYPES[dtype])
 
 
 def inverse_matrix(n: int, dtype: str) -> Array:
     """Return the matrix [n, 2 * (n // 2 + 1)] from half a spectrum to n reals, times n."""
     count = n // 2 + 1
-    angles = _angles(np.arange(count), n).T
+    cosine, sine = _circle(np.outer(np.arange(n), np.arange(count)), n)
     twice = np.where((2 * np.arange(count)) % n == 0, 1.0, 2.0)
-    sines = np.where(twice == 1, 0.0, -twice * np.sin(angles))
-    return np.concatenate([twice * np.cos(angles), sines], 1).astype(DTYPES[dtype])
+    sines = np.where(twice == 1, 0.0, -twice * sine)
+    return np.concatenate([twice * cosine, sines], 1).astype(DTYPES[dtype])
 
 
 @functools.cache
@@ -96,14 +95,19 @@ def divisor(n: int) -> int:
     return min(found, key=lambda d: abs(math.log(d) - math.log(n) / steps), default=1)
 
 
-def _angles(rows: Array, n: int) -> Array:
-    return (2 * math.pi / n) * (np.outer(rows, np.arange(n)) % n)
+def _circle(steps: Array, n: int) -> tuple[Array, Array]:
+    """Cosine and sine of 2 pi steps / n, with zeros where they are exact."""
+    places = steps % n
+    angles = (2 * math.pi / n) * places
+    halves, quarters = 2 * places % n == 0, 4 * places % n == 0
+    cosine = np.where(quarters & ~halves, 0.0, np.cos(angles))
+    return cosine, np.where(halves, 0.0, np.sin(angles))
 
 
 def _complex_matrix(n: int, sign: int) -> Array:
     """The real matrix [2n, 2n] of a transform of n complex numbers."""
-    angles = _angles(np.arange(n), n)
-    cosine, sine = np.cos(angles), sign * np.sin(angles)
+    cosine, sine = _circle(np.outer(np.arange(n), np.arange(n)), n)
+    sine = sign * sine
     return np.block([[cosine, -sine], [sine, cosine]])
 
 
