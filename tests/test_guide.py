@@ -32,6 +32,7 @@ SECTIONS = [
     "Vectorizing with vmap",
     "Gradients of your own",
     "Jacobians and second derivatives",
+    "Linear algebra and Fourier transforms",
     "Generation with a cache",
     "The first call",
     "Saving",

@@ -153,9 +153,11 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
         "numbers are real: keep real and imaginary parts as two tensors",
     ),
     (
-        "cholesky.*|det|eig|geqrf|inverse|lobpcg|logdet|slogdet|lstsq|lu|lu_.*|matrix_(exp|rank)|"
-        "nuclear_norm|orgqr|ormqr|pca_lowrank|pinverse|qr|solve|svd.*|symeig|triangular_solve",
-        "matrices are not factored in a program: NumPy's linalg does it outside",
+        "cholesky.*|det|eig.*|geqrf|inv|inverse|lobpcg|logdet|slogdet|lstsq|lu|lu_.*|"
+        "matrix_(exp|rank)|nuclear_norm|orgqr|ormqr|pca_lowrank|pinverse|qr|solve|svd.*|symeig|"
+        "triangular_solve",
+        "graphc.linalg factors matrices: cholesky, det, eigh, inv, qr, slogdet, solve, svd, "
+        "triangular_solve",
     ),
     (
         "unique.*|nonzero_static|masked_select",
