@@ -125,7 +125,7 @@ class Factor:
         for name, value in zip(RESULTS[self.inner.op.name], self.inner.outputs, strict=True):
             if value not in self.node.body.outputs:
                 found.append((name, value.type.nbytes // max(1, self.count)))
-        return [(name, -(-size // ALIGNMENT) * ALIGNMENT) for name, size in found]
+        return [(name, max(1, -(-size // ALIGNMENT)) * ALIGNMENT) for name, size in found]
 
     def _reader(self, name: str, value: Value, operand: StridedOperand, pointer: str) -> str:
         """The definition of a function that reads an element of an operand's matrix."""
