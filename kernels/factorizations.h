@@ -14,7 +14,8 @@
 #pragma once
 
 namespace graphc::factors {
-constexpr long GROUP = 8;  // columns whose products are subtracted from the rest of a matrix in one pass over it
+constexpr long GROUP =
+    8;  // columns whose products are subtracted from the rest of a matrix in one pass over it
 
 template <class T> GRAPHC_FACTORS T magnitude(T x) { return x < 0 ? -x : x; }
 GRAPHC_FACTORS long smaller(long a, long b) { return a < b ? a : b; }

@@ -2,15 +2,18 @@
 //
 // eigh makes a matrix tridiagonal by reflections and then diagonal by QL steps with implicit shifts (Golub and Van Loan, Matrix
 // Computations, 8.3). svd turns pairs of columns until all are orthogonal: the one-sided Jacobi method (Hestenes, 1958), in rounds
-// of pairs that have no column in common.
+// of pairs that have no column in common. It begins with columns that the eigenvectors of their products have made orthogonal but
+// for rounding, so that two or three sweeps are enough.
 #pragma once
 #include "factorizations.h"
 
 namespace graphc::factors {
-constexpr int MOST_STEPS = 50;  // for one eigenvalue; two or three are usual
-constexpr int MOST_SWEEPS = 30;  // over all pairs; six to ten are usual
-constexpr int LANES = 16;  // of a sum along a row: element i is added in lane i % 16, lanes by halves
-template <class T> constexpr T epsilon = sizeof(T) == 4 ? T(1.1920928955078125e-7) : T(2.220446049250313e-16);
+constexpr int MOST_STEPS = 50;   // for one eigenvalue; two or three are usual
+constexpr int MOST_SWEEPS = 30;  // over all pairs; two or three are usual
+constexpr int LANES =
+    16;  // of a sum along a row: element i is added in lane i % 16, lanes by halves
+template <class T> constexpr T epsilon =
+    sizeof(T) == 4 ? T(1.1920928955078125e-7) : T(2.220446049250313e-16);
 
 template <class T> GRAPHC_FACTORS T dot(long n, const T* x, const T* y) {
   T sums[LANES] = {};
@@ -33,8 +36,7 @@ GRAPHC_FACTORS void swap_rows(const Team& team, long n, T* a, T* b) {
 }
 
 template <class Team, class T> GRAPHC_FACTORS void identity(const Team& team, long n, T* a) {
-  for (long i = 0; i < n; i++)
-    team.each(0, n, [&](long k) { a[i * n + k] = T(i == k); });
+  for (long i = 0; i < n; i++) team.each(0, n, [&](long k) { a[i * n + k] = T(i == k); });
 }
 
 // a [n][n], symmetric, is Q T Q^T: T has `diagonal` and `beside` it, v becomes Q^T. scales and sums have n elements.
@@ -108,7 +110,8 @@ GRAPHC_FACTORS void diagonal(const Team& team, long n, T* d, T* e, T* v, T* new_
   for (long l = 0; l < n; l++)
     for (int step = 0; step < MOST_STEPS; step++) {
       long m = l;
-      while (m < n - 1 && magnitude(e[m]) > epsilon<T> * (magnitude(d[m]) + magnitude(d[m + 1]))) m++;
+      while (m < n - 1 && magnitude(e[m]) > epsilon<T> * (magnitude(d[m]) + magnitude(d[m + 1])))
+        m++;
       if (m == l) break;
       T g = (d[l + 1] - d[l]) / (2 * e[l]);
       T r = root(g * g + 1);
@@ -146,7 +149,8 @@ GRAPHC_FACTORS void diagonal(const Team& team, long n, T* d, T* e, T* v, T* new_
 // Eigenvalues of the symmetric matrix a [n][n] in ascending order in w, eigenvectors in the columns of v. beside, scales and sums
 // have n elements.
 template <class Team, class T>
-GRAPHC_FACTORS void eigh(const Team& team, long n, T* a, T* w, T* v, T* beside, T* scales, T* sums) {
+GRAPHC_FACTORS void eigh(const Team& team, long n, T* a, T* w, T* v, T* beside, T* scales,
+                         T* sums) {
   tridiagonal(team, n, a, w, beside, v, scales, sums);
   diagonal(team, n, w, beside, v, scales, sums);
   for (long i = 0; i < n; i++) {
@@ -189,14 +193,44 @@ template <class T> GRAPHC_FACTORS bool turn_pair(long m, long n, T* x, T* y, T* 
   return true;
 }
 
+// columns [n][m] become v times them: v^T has the eigenvectors of their products in its columns, so that the new ones are about
+// orthogonal. copy has n * m elements, products n * n, and values, beside, scales and sums have n.
+template <class Team, class T>
+GRAPHC_FACTORS void align(const Team& team, long m, long n, T* columns, T* v, T* copy, T* products,
+                          T* values, T* beside, T* scales, T* sums) {
+  for (long i = 0; i < n; i++)
+    team.each(i, n, [&](long k) {
+      const T product = dot(m, columns + i * m, columns + k * m);
+      products[i * n + k] = product;
+      products[k * n + i] = product;
+    });
+  team.sync();
+  eigh(team, n, products, values, v, beside, scales, sums);
+  transpose(team, n, v);
+  for (long j = 0; j < n / 2; j++) swap_rows(team, n, v + j * n, v + (n - 1 - j) * n);
+  load(team, n, m, copy, m, [&](long j, long i) { return columns[j * m + i]; });
+  for (long j = 0; j < n; j++) {
+    T* const column = columns + j * m;
+    const T* const factors = v + j * n;
+    team.each(0, m, [&](long i) { column[i] = 0; });
+    long k = 0;
+    for (; k + GROUP <= n; k += GROUP)
+      subtract_group(team, 0, m, column, copy + k * m, m, [&](long g) { return -factors[k + g]; });
+    for (; k < n; k++) {
+      const T factor = factors[k];
+      team.each(0, m, [&](long i) { column[i] += factor * copy[k * m + i]; });
+    }
+  }
+  team.sync();
+}
+
 // columns [n][m], those of a matrix [m][n] with m >= n, whose singular values become s, descending, and the singular vectors the
-// columns of u [m][n] and the rows of v [n][n]. r has n * n elements, scales and sums have n.
+// columns of u [m][n] and the rows of v [n][n]. r has n * n elements, beside, scales and sums have n.
 template <class Team, class T>
 GRAPHC_FACTORS void svd(const Team& team, long m, long n, T* columns, T* u, T* s, T* v, T* r,
-                        T* scales, T* sums) {
+                        T* beside, T* scales, T* sums) {
   const long players = n + n % 2;
-  identity(team, n, v);
-  team.sync();
+  align(team, m, n, columns, v, u, r, s, beside, scales, sums);
   for (int sweep = 0; sweep < MOST_SWEEPS; sweep++) {
     team.each(0, players / 2, [&](long h) { sums[h] = 0; });
     for (long round = 0; round < players - 1; round++) {

@@ -23,7 +23,7 @@ PACKAGES = (
     "graphc.functions",
 )
 SUBMODULES = {
-    "graphc": {"data", "fft", "nn", "optim", "text", "training"},
+    "graphc": {"data", "fft", "linalg", "nn", "optim", "text", "training"},
     "graphc.optim": {"schedules"},
 }
 """Modules that are public themselves."""

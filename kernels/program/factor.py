@@ -17,7 +17,7 @@ from graphc.ops.cost import node_flops
 from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
 
-STRIP = 64
+MOST_COLUMNS = 64
 """Columns of the right-hand sides of a triangular system that are computed together."""
 ALIGNMENT = 64
 """Bytes to whose multiples pieces of the workspace are aligned."""
@@ -53,7 +53,7 @@ class Factor:
         """The number of units of work per matrix: a unit is a matrix or some columns of one."""
         if self.inner.op.name != "triangular_solve":
             return 1
-        return max(1, -(-self.inner.inputs[1].type.shape[-1] // STRIP))
+        return max(1, -(-self.inner.inputs[1].type.shape[-1] // MOST_COLUMNS))
 
     @property
     def units(self) -> int:
@@ -103,17 +103,18 @@ class Factor:
                 lines.append(f"{kind}* const {name} = {pointers[value]} + matrix * {size};")
         for name, _ in self._scratch:
             lines.append(f"T* const {name} = (T*)({workspace} + {memory[name]});")
-        column = f"({unit}) % {self.strips} * {STRIP}" if self.strips > 1 else "0"
+        column = f"({unit}) % {self.strips} * {MOST_COLUMNS}" if self.strips > 1 else "0"
         return [*lines, *inputs, *CALLS[self.inner.op.name](self, column)]
 
     @property
     def _scratch(self) -> list[tuple[str, int]]:
         """The name and the number of elements of each scratch array."""
         m, n = self.inner.inputs[0].type.shape[-2:]
+        vectors = ("beside", "scales", "sums")
         sizes: dict[str, list[tuple[str, int]]] = {
             "qr": [("scales", n), ("sums", n)],
-            "eigh": [("work", n * n), ("beside", n), ("scales", n), ("sums", n)],
-            "svd": [("columns", m * n), ("r", n * n), ("scales", n), ("sums", n)],
+            "eigh": [("work", n * n), *((name, n) for name in vectors)],
+            "svd": [("columns", m * n), ("r", n * n), *((name, n) for name in vectors)],
         }
         return sizes.get(self.inner.op.name, [])
 
@@ -170,7 +171,7 @@ def _triangular_solve(factor: Factor, column: str) -> list[str]:
     pitch = m if op.lower != op.transposed else -m
     unit = str(op.unit).lower()
     return [
-        f"const long column = {column}, width = smaller({STRIP}, {m} - column);",
+        f"const long column = {column}, width = smaller({MOST_COLUMNS}, {m} - column);",
         f"load(team, {n}, width, x + column, {m}, "
         "[&](long i, long k) { return b(i, column + k); });",
         f"solve_lower<{unit}>(team, {n}, width, {start} + column, {pitch}, "
@@ -201,7 +202,7 @@ def _svd(factor: Factor, _: str) -> list[str]:
     m, n = factor.inner.inputs[0].type.shape[-2:]
     return [
         f"load(team, {n}, {m}, columns, {m}, [&](long i, long k) {{ return a(k, i); }});",
-        f"svd(team, {m}, {n}, columns, u, s, vt, r, scales, sums);",
+        f"svd(team, {m}, {n}, columns, u, s, vt, r, beside, scales, sums);",
     ]
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from graphc.ops.base import Array
+from graphc.ops.linear.reflections import tridiagonal
+from graphc.ops.linear.tridiagonal import diagonal
 
 MOST_SWEEPS = 30
-"""Sweeps over all pairs; six to ten are usual."""
+"""Sweeps over all pairs; two or three are usual."""
 LANES = 16
 """Of a sum along a row: element i is added in lane i % 16, lanes by halves."""
 
@@ -15,11 +17,12 @@ LANES = 16
 def singular_columns(columns: Array) -> tuple[Array, Array, Array]:
     """Return U s (its columns as rows), s and V^T of matrices given as columns [count, n, m].
 
-    Pairs of columns are turned until all are orthogonal (the one-sided Jacobi method), in rounds of
-    pairs without a column in common. `columns` changes.
+    The eigenvectors of their products make columns orthogonal but for rounding. Then pairs of
+    columns are turned until all are orthogonal (the one-sided Jacobi method), in rounds of pairs
+    without a column in common.
     """
     count, n = columns.shape[:2]
-    v = np.tile(np.eye(n, dtype=columns.dtype), (count, 1, 1))
+    columns, v = _aligned(columns)
     rounds = [_pairs(n, number) for number in range(n + n % 2 - 1)]
     for _ in range(MOST_SWEEPS):
         turned = False
@@ -31,6 +34,22 @@ def singular_columns(columns: Array) -> tuple[Array, Array, Array]:
     for number in range(count):
         _sort(columns[number], s[number], v[number])
     return columns, s, v
+
+
+def _aligned(columns: Array) -> tuple[Array, Array]:
+    """V^T times the columns, and V^T, whose rows are the eigenvectors of the products."""
+    n = columns.shape[1]
+    products = np.zeros((len(columns), n, n), columns.dtype)
+    for i in range(n):
+        products[:, i] = _dot(columns[:, i, None], columns)
+    values, beside, v = tridiagonal(products)
+    for number in range(len(columns)):
+        diagonal(values[number], beside[number], v[number])
+    v = v[:, ::-1].copy()
+    found = np.zeros_like(columns)
+    for k in range(n):
+        found += v[:, :, k, None] * columns[:, None, k]
+    return found, v
 
 
 def _pairs(n: int, number: int) -> tuple[Array, Array]:

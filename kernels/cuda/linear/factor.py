@@ -6,7 +6,7 @@ from graphc.kernels.cuda.shared.kernel_source import WARP, Launches, constant_ar
 from graphc.kernels.program.body.names import Identifiers
 from graphc.kernels.program.body.statement import RegisterProgram
 from graphc.kernels.program.counts import check_counts
-from graphc.kernels.program.factor import STRIP, find_factor
+from graphc.kernels.program.factor import MOST_COLUMNS, find_factor
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import KernelNode
 
@@ -20,7 +20,7 @@ def lower_factor(node: KernelNode) -> Kernel:
     check_counts(node, matrices=factor.units)
     pointers = Identifiers(factor.arrays).pointers(node.body)
     launches = Launches(node, pointers, factor.units * factor.workspace)
-    wide = STRIP if factor.inner.op.name == "triangular_solve" else factor.rows
+    wide = MOST_COLUMNS if factor.inner.op.name == "triangular_solve" else factor.rows
     threads = max(WARP, min(MOST_THREADS, -(-wide // WARP) * WARP))
     workspace = f"workspace + blockIdx.x * {factor.workspace}L"
     lines = ["using namespace factors;", "const Threads team;"]
