@@ -9,7 +9,10 @@ import pytest
 
 import graphc
 from graphc import functions as f
-from graphc import linalg
+from graphc import linalg, ops
+from graphc.base.errors import GraphError
+from graphc.ir import Type
+from graphc.ops.base import Op
 from tests.functions.failing import Failure
 from tests.support.derivatives_against_torch import as_tuple, drawn
 
@@ -174,6 +177,36 @@ MISTAKES = (
         ("f32[3,3]",),
     ),
 )
+
+
+TYPES: tuple[tuple[str, Op, tuple[str, ...]], ...] = (
+    (
+        "triangular_solve: expected matrices [..., m, n] with equal leading axes, "
+        "got f32[2,3,3] and f32[3,1]",
+        ops.TriangularSolve(True),
+        ("f32[2,3,3]", "f32[3,1]"),
+    ),
+    (
+        "triangular_solve: f32[3,3] and f32[2,1] have no common extent",
+        ops.TriangularSolve(True),
+        ("f32[3,3]", "f32[2,1]"),
+    ),
+    ("lu: expected square matrices, got f32[2,3]", ops.Lu(), ("f32[2,3]",)),
+    ("eigh: expected floats, got i32[3,3]", ops.Eigh(), ("i32[3,3]",)),
+    ("qr: expected at least as many rows as columns, got f32[2,3]", ops.Qr(), ("f32[2,3]",)),
+    ("svd: expected at least as many rows as columns, got f32[2,3]", ops.Svd(), ("f32[2,3]",)),
+)
+
+
+@pytest.mark.parametrize(("message", "op", "inputs"), TYPES)
+def test_types_that_ops_refuse(message: str, op: Op, inputs: tuple[str, ...]) -> None:
+    types = []
+    for text in inputs:
+        dtype, _, extents = text.rstrip("]").partition("[")
+        types.append(Type(tuple(map(int, extents.split(","))), dtype))
+    with pytest.raises(GraphError) as found:
+        op.infer(*types)
+    assert str(found.value) == message
 
 
 @pytest.mark.parametrize("failure", MISTAKES, ids=str)

@@ -22,6 +22,9 @@ class Matrices(Op):
 
     own_template: ClassVar[str] = "factor"
     square: ClassVar[bool] = True
+    """Whether the first input is square."""
+    work: ClassVar[float] = 1.0
+    """Floating-point operations by those of a product of a matrix and its transpose."""
 
     @property
     def accumulates(self) -> bool:
@@ -42,7 +45,7 @@ class Matrices(Op):
 
     def flops(self, *inputs: Type) -> int:
         """Return about how many floating-point operations it takes."""
-        raise GraphError(f"{self.name} has no cost: write flops")
+        return int(self.work * inputs[0].size * inputs[0].shape[-1])
 
     def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
         axes = tuple((*range(t.rank - 2), None, None) for t in inputs)

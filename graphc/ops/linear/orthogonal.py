@@ -36,6 +36,7 @@ class Qr(Matrices):
     """
 
     name: ClassVar[str] = "qr"
+    work: ClassVar[float] = 4.0
     square: ClassVar[bool] = False
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
@@ -45,9 +46,6 @@ class Qr(Matrices):
         if m < n:
             raise GraphError(f"qr: expected at least as many rows as columns, got {a}")
         return Type(a.shape, a.dtype), Type((*leading, n, n), a.dtype)
-
-    def flops(self, *inputs: Type) -> int:
-        return 4 * inputs[0].size * inputs[0].shape[-1]
 
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
         (x,) = inputs
@@ -78,14 +76,12 @@ class Eigh(Matrices):
     """
 
     name: ClassVar[str] = "eigh"
+    work: ClassVar[float] = 9.0
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         self.check(*inputs)
         (a,) = inputs
         return Type(a.shape[:-1], a.dtype), Type(a.shape, a.dtype)
-
-    def flops(self, *inputs: Type) -> int:
-        return 9 * inputs[0].size * inputs[0].shape[-1]
 
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
         (x,) = inputs
@@ -118,6 +114,7 @@ class Svd(Matrices):
     """
 
     name: ClassVar[str] = "svd"
+    work: ClassVar[float] = 30.0
     square: ClassVar[bool] = False
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
@@ -128,9 +125,6 @@ class Svd(Matrices):
             raise GraphError(f"svd: expected at least as many rows as columns, got {a}")
         types = (a.shape, (*leading, n), (*leading, n, n))
         return tuple(Type(shape, a.dtype) for shape in types)
-
-    def flops(self, *inputs: Type) -> int:
-        return 60 * inputs[0].size * inputs[0].shape[-1]
 
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
         (x,) = inputs

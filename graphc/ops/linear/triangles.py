@@ -29,13 +29,11 @@ class Cholesky(Matrices):
     """
 
     name: ClassVar[str] = "cholesky"
+    work: ClassVar[float] = 0.34
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         self.check(*inputs)
         return (Type(inputs[0].shape, inputs[0].dtype),)
-
-    def flops(self, *inputs: Type) -> int:
-        return inputs[0].size * inputs[0].shape[-1] // 3
 
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
         (x,) = inputs
@@ -123,14 +121,12 @@ class Lu(Matrices):
     """
 
     name: ClassVar[str] = "lu"
+    work: ClassVar[float] = 0.67
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         leading = self.check(*inputs)
         (a,) = inputs
         return Type(a.shape, a.dtype), Type(a.shape[:-1], "i64"), Type(leading, a.dtype)
-
-    def flops(self, *inputs: Type) -> int:
-        return 2 * inputs[0].size * inputs[0].shape[-1] // 3
 
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
         (x,) = inputs
