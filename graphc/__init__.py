@@ -4,7 +4,7 @@ A Python function is traced once to a graph of ops, which is differentiated, opt
 compiled. `compile` is the entry point.
 """
 
-from graphc import data, nn, optim, text, training
+from graphc import data, fft, linalg, nn, optim, text, training
 from graphc import functions as _functions
 from graphc.base.errors import CompileError, GraphError, PlanError, RunError
 from graphc.export import export
@@ -44,6 +44,7 @@ __all__ = [
     "custom_vjp",
     "data",
     "export",
+    "fft",
     "fit",
     "from_torch",
     "grad",
@@ -52,6 +53,7 @@ __all__ = [
     "jacfwd",
     "jacrev",
     "jvp",
+    "linalg",
     "linearize",
     "load",
     "load_checkpoint",

@@ -33,6 +33,7 @@ SECTIONS = [
     "Vectorizing with vmap",
     "Gradients of your own",
     "Jacobians and second derivatives",
+    "Linear algebra and Fourier transforms",
     "Generation with a cache",
     "Reinforcement learning",
     "The first call",

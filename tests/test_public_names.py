@@ -14,13 +14,18 @@ from tools.write_ops_page import ABSENT
 PACKAGES = (
     "graphc",
     "graphc.data",
+    "graphc.fft",
+    "graphc.linalg",
     "graphc.nn",
     "graphc.optim",
     "graphc.optim.schedules",
     "graphc.training",
     "graphc.functions",
 )
-SUBMODULES = {"graphc": {"data", "nn", "optim", "text", "training"}, "graphc.optim": {"schedules"}}
+SUBMODULES = {
+    "graphc": {"data", "fft", "linalg", "nn", "optim", "text", "training"},
+    "graphc.optim": {"schedules"},
+}
 """Modules that are public themselves."""
 # fmt: off
 ARRAY_API = (

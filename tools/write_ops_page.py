@@ -7,8 +7,9 @@ import inspect
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
-from graphc import functions
+from graphc import fft, functions, linalg
 from graphc.ir import DTYPES, FLOATS, INTEGERS
 from graphc.ops import REGISTRY
 from graphc.ops.base import (
@@ -23,6 +24,7 @@ from graphc.ops.base import (
     View,
     Window,
 )
+from graphc.ops.linear.matrices import Matrices
 from graphc.ops.prefix import Prefix
 from graphc.ops.sort import Sort
 
@@ -40,6 +42,7 @@ FAMILIES: tuple[tuple[str, type], ...] = (
     ("source", Source),
     ("prefix", Prefix),
     ("sort", Sort),
+    ("matrices", Matrices),
     ("other", Op),
 )
 KINDS = {
@@ -106,11 +109,20 @@ def page() -> str:
         for title, members in _families([op for op in ops if not issubclass(op, Pointwise)])
         for op in members
     ]
-    calls = [_function_row(name) for name in sorted(functions.NAMES)]
+    calls = [_function_row(functions, name) for name in sorted(functions.NAMES)]
+    folders = [
+        _table(
+            f"## {module.__name__} ({len(module.__all__)})",
+            "function result",
+            [_function_row(module, name) for name in module.__all__],
+        )
+        for module in (linalg, fft)
+    ]
     absent = [f"| `{name}` | {reason} |" for name, reason in ABSENT.items()]
     return "\n".join(
         [
             HEAD + _table(f"## Functions ({len(calls)})", "function result", calls),
+            *folders,
             _table("## Array API functions without a counterpart", "function reason", absent),
             OPS
             + _table(
@@ -150,8 +162,8 @@ def _op_row(family: str, op: type[Op]) -> str:
     return f"| {family} | `{op.name}` | {_first(op)} | {_gradient(op)} |"
 
 
-def _function_row(name: str) -> str:
-    function = getattr(functions, name)
+def _function_row(module: ModuleType, name: str) -> str:
+    function = getattr(module, name)
     names = ", ".join(inspect.signature(function).parameters)
     return f"| `{name}({names})` | {_first(function)} |"
 

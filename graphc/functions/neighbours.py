@@ -144,14 +144,20 @@ OTHER_NAMES = {
 
 _REMEDIES: tuple[tuple[str, str], ...] = (
     (
-        "real|imag|angle|polar|complex|is_complex|isreal|istft|stft|i?r?fft|is_conj|is_neg|"
+        "i?r?fft|istft|stft",
+        "graphc.fft has fft, ifft, rfft and irfft, of real and imaginary parts as two tensors",
+    ),
+    (
+        "real|imag|angle|polar|complex|is_complex|isreal|is_conj|is_neg|"
         "conj.*|resolve_.*|view_as_(real|complex).*",
         "numbers are real: keep real and imaginary parts as two tensors",
     ),
     (
-        "cholesky.*|det|eig|geqrf|inverse|lobpcg|logdet|slogdet|lstsq|lu|lu_.*|matrix_(exp|rank)|"
-        "nuclear_norm|orgqr|ormqr|pca_lowrank|pinverse|qr|solve|svd.*|symeig|triangular_solve",
-        "matrices are not factored in a program: NumPy's linalg does it outside",
+        "cholesky.*|det|eig.*|geqrf|inv|inverse|lobpcg|logdet|slogdet|lstsq|lu|lu_.*|"
+        "matrix_(exp|rank)|nuclear_norm|orgqr|ormqr|pca_lowrank|pinverse|qr|solve|svd.*|symeig|"
+        "triangular_solve",
+        "graphc.linalg factors matrices: cholesky, det, eigh, inv, qr, slogdet, solve, svd, "
+        "triangular_solve",
     ),
     (
         "unique.*|nonzero_static|masked_select",

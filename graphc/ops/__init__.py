@@ -8,6 +8,8 @@ from graphc.ops.custom_gradient import *
 from graphc.ops.fused import *
 from graphc.ops.indexing import *
 from graphc.ops.join import *
+from graphc.ops.linear.orthogonal import *
+from graphc.ops.linear.triangles import *
 from graphc.ops.loops.scan import *
 from graphc.ops.matmul import *
 from graphc.ops.pointwise.arithmetic import *

@@ -11,6 +11,7 @@ from graphc.ir import Node
 from graphc.ops.attention import Attention, AttentionGrad
 from graphc.ops.base import Contraction, Index, Source, View
 from graphc.ops.fused import KernelNode
+from graphc.ops.linear.matrices import Matrices
 
 
 def node_flops(node: Node) -> int:
@@ -24,7 +25,7 @@ def node_flops(node: Node) -> int:
     if isinstance(node.op, Contraction):
         a, b = (v.type for v in node.inputs[:2])
         return 2 * math.prod(node.op.iteration(a, b).extents)
-    if isinstance(node.op, Attention | AttentionGrad):
+    if isinstance(node.op, Attention | AttentionGrad | Matrices):
         return node.op.flops(*(v.type for v in node.inputs))
     if isinstance(node.op, View | Index | Source):
         return 0

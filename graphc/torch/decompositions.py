@@ -18,7 +18,11 @@ _KEPT = (
 )
 """Operators that PyTorch would write in others, but that graphc has."""
 _WHOLE = (
+    aten.inverse.default,
     aten.layer_norm.default,
+    aten.linalg_cholesky.default,
+    aten.linalg_inv.default,
+    aten.linalg_solve.default,
     aten.linear.default,
     aten.scaled_dot_product_attention.default,
 )

@@ -16,6 +16,7 @@ from graphc import functions as f
 from graphc.base.errors import GraphError
 from graphc.ir import Where
 from graphc.torch.aten import rule_of
+from graphc.torch.aten.fourier import RULES, Complex, apply_complex, holds_complex
 from graphc.torch.aten.rules import dtype_of
 from graphc.torch.aten.strides import as_they_lie, reads_strides
 from graphc.trace import current_builder
@@ -62,13 +63,17 @@ def apply(node: Node, args: Sequence[Any], kwargs: dict[str, Any], draws: bool =
         return args[0].shape[args[1]]
     if not isinstance(target, torch._ops.OpOverload):
         return target(*args, **kwargs)
+    wanted = node.meta.get("val")
+    makes_complex = isinstance(wanted, torch.Tensor) and wanted.is_complex()
+    if holds_complex([*args, *kwargs.values()]) or (makes_complex and str(target) in RULES):
+        return fitted(apply_complex(str(target), args, kwargs), wanted)
     rule = rule_of(str(target), draws)
     if rule is None:
         raise GraphError(f"{target} is not offered")
     if reads_strides(node):
         x, *rest = args
         return as_they_lie(rule, x, rest, node.all_input_nodes[0].meta["val"])
-    return fitted(rule(*args, **kwargs), node.meta.get("val"))
+    return fitted(rule(*args, **kwargs), wanted)
 
 
 def fitted(result: Any, wanted: Any) -> Any:
@@ -77,6 +82,8 @@ def fitted(result: Any, wanted: Any) -> Any:
         return tuple(fitted(r, w) for r, w in zip(result, wanted, strict=True))
     if result is None or not isinstance(wanted, torch.Tensor):
         return result
+    if isinstance(result, Complex):
+        return Complex(*(fitted(part, wanted.real) for part in (result.real, result.imag)))
     result = f.as_tensor(result)
     if result.ndim != wanted.ndim or any(
         isinstance(n, int) and n != m for n, m in zip(wanted.shape, result.shape, strict=True)

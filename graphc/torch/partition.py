@@ -17,6 +17,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from graphc.base.errors import GraphError
 from graphc.ir import Type
+from graphc.torch.aten.fourier import Complex
 from graphc.torch.aten.rules import dtype_of
 from graphc.torch.aten.strides import order_of, reads_strides
 from graphc.torch.interpret import apply
@@ -95,15 +96,25 @@ def _try(node: Node, draws: bool) -> str:
     builder = Builder("offered")
     try:
         with builder.building():
-            args, kwargs = map_arg((node.args, node.kwargs), lambda n: _symbol(builder, n))
+            if not draws:
+                _mapped(node.meta["val"], type_of)  # complex numbers cannot leave a program
+            args, kwargs = map_arg((node.args, node.kwargs), lambda n: _symbol(builder, n, draws))
             apply(node, args, kwargs, draws)
     except GraphError as error:
         return str(error).splitlines()[0]
     return ""
 
 
-def _symbol(builder: Builder, node: Node) -> Any:
-    return _mapped(node.meta["val"], lambda t: builder.input("x", type_of(t)))
+def _symbol(builder: Builder, node: Node, whole: bool) -> Any:
+    """Inputs like a node's results; in a `whole` graph these may be complex."""
+
+    def of_tensor(tensor: torch.Tensor) -> Any:
+        if whole and tensor.is_complex():
+            parts = (builder.input("x", type_of(tensor.real)) for _ in range(2))
+            return Complex(*parts)
+        return builder.input("x", type_of(tensor))
+
+    return _mapped(node.meta["val"], of_tensor)
 
 
 def _description(node: Node) -> Any:

@@ -7,6 +7,7 @@ from graphc.ir import Node
 from graphc.kernels.cpu.attention.attend import lower_attend
 from graphc.kernels.cpu.contract.contract import lower_contract
 from graphc.kernels.cpu.index.index import lower_index, lower_scatter
+from graphc.kernels.cpu.linear.factor import lower_factor
 from graphc.kernels.cpu.pointwise.pointwise import lower_pointwise
 from graphc.kernels.cpu.pointwise.transpose import lower_relayout
 from graphc.kernels.cpu.prefix.prefix import lower_prefix
@@ -20,6 +21,7 @@ from graphc.ops.fused import KernelNode
 TEMPLATES = {
     "attend": lower_attend,
     "contract": lower_contract,
+    "factor": lower_factor,
     "index": lower_index,
     "pointwise": lower_pointwise,
     "prefix": lower_prefix,

@@ -12,6 +12,7 @@ from graphc.kernels.cuda.contract.contract_kernel import contract_candidates, lo
 from graphc.kernels.cuda.contract.grouped_gemm import lower_group, members_of
 from graphc.kernels.cuda.contract.options import ContractOptions
 from graphc.kernels.cuda.index.index import lower_index, lower_scatter
+from graphc.kernels.cuda.linear.factor import lower_factor
 from graphc.kernels.cuda.pointwise.pointwise import lower_pointwise
 from graphc.kernels.cuda.pointwise.relayout import conversion, lower_relayout
 from graphc.kernels.cuda.prefix.prefix import lower_prefix
@@ -26,6 +27,7 @@ from graphc.ops.fused import KernelNode, kernels_in
 TEMPLATES: dict[str, Callable[..., Kernel]] = {
     "attend": lower_attend,
     "contract": lower_contract,
+    "factor": lower_factor,
     "group": lower_group,
     "index": lower_index,
     "pointwise": lower_pointwise,

@@ -331,22 +331,31 @@ def row_axes(body: Graph) -> Mapping[Value, Axes]:
             if op.keepdims or d not in op.axes
         )
     single = [(n, tuple(_mapped(n))) for n in body.nodes if len(n.outputs) == 1]
-    size = -1
-    while size < len(known):
-        size = len(known)
-        for node, mapped in single:
-            _pass_down(node, mapped, known)
-        for node, mapped in reversed(single):
-            _pass_up(node, mapped, known)
+    _spread(single, known)
     shape = reductions[0].inputs[0].type.shape
     for value in body.outputs:
-        assert value in known or value.type.shape == shape, f"{value} has no place among {shape}"
-        known.setdefault(value, tuple(range(value.type.rank)))
+        # One of the shape that is reduced has its axes, and so has what it is computed from.
+        if value not in known and value.type.shape == shape:
+            known[value] = tuple(range(value.type.rank))
+            _spread(single, known)
+    for value in body.outputs:
+        assert value in known, f"{value} has no place among {shape}"
     return known
 
 
 Mapped = Sequence[tuple[Value, Axes]]
 """The inputs of a node, each with where its axes go in the only output."""
+
+
+def _spread(nodes: Sequence[tuple[Node, Mapped]], known: dict[Value, Axes]) -> None:
+    """Give all that is connected with what is known its axes."""
+    size = -1
+    while size < len(known):
+        size = len(known)
+        for node, mapped in nodes:
+            _pass_down(node, mapped, known)
+        for node, mapped in reversed(nodes):
+            _pass_up(node, mapped, known)
 
 
 def _pass_down(node: Node, mapped: Mapped, known: dict[Value, Axes]) -> None:

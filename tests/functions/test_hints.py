@@ -30,8 +30,8 @@ from tests.tools import need_module
         ),
         (
             "svd",
-            "graphc has no 'svd': matrices are not factored in a program: NumPy's linalg does it "
-            "outside",
+            "graphc has no 'svd': graphc.linalg factors matrices: cholesky, det, eigh, inv, qr, "
+            "slogdet, solve, svd, triangular_solve",
         ),
     ],
 )

@@ -19,13 +19,14 @@ from graphc.kernels.loops.interpret import interpret
 from graphc.kernels.loops.language import Nest
 from graphc.kernels.loops.reduction_orders import order_reductions, ordered_rows, row_lanes
 from graphc.kernels.loops.rewrites import rows_by
-from graphc.kernels.loops.rows import Rows, find_rows, reduced_shape
+from graphc.kernels.loops.rows import Rows, find_rows, reduced_shape, row_axes
 from graphc.kernels.loops.text import nest_text, parse_nest
 from graphc.kernels.loops.verify import verify_nest
 from graphc.kernels.lower import lower
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.body.names import Identifiers, Pointers
 from graphc.ops.base import Array
+from graphc.text import parse
 from tests.kernels import cuda_harness
 from tests.kernels.c_harness import assert_same_bits, build_c
 from tests.kernels.harness import build, pack, unpack
@@ -267,3 +268,23 @@ def test_softmax_is_three_loops():
     (rows,) = orders_of(made.op.body, 16)
     assert [len(loop.sums) for loop in rows.loops] == [2, 1, 0]
     assert nest_text(rows.nest).count("for ") == 4
+
+
+APART = """graph apart
+  in    %x : f64[3,2,2]
+  in    %w : f64[3,2]
+  in    %y : f64[3,2,2]
+  %total   = sum(%x) axes=(1,) keepdims=True : f64[3,1,2]
+  %squares = multiply(%w, %w)                : f64[3,2]
+  %rows    = reshape(%squares) shape=(3,1,2) : f64[3,1,2]
+  %product = multiply(%y, %rows)             : f64[3,2,2]
+  %both    = fma(%total, %y, %product)       : f64[3,2,2]
+  return %squares, %both
+"""
+
+
+def test_what_broadcasts_to_an_output_has_its_axes():
+    """Nothing but an output of the reduced shape connects the squares with the sum."""
+    known = {v.name: axes for v, axes in row_axes(parse(APART)).items()}
+    assert known["squares"] == known["w"] == (0, 2)
+    assert known["both"] == known["product"] == known["y"] == (0, 1, 2)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from tests.ops.sample import Sample as Sample
 from tests.ops.samples_attention import ATTENTIONS
 from tests.ops.samples_axes import REDUCTIONS, SOURCES, VIEWS
+from tests.ops.samples_linear import MATRICES
 from tests.ops.samples_logic import LOGIC
 from tests.ops.samples_order import ORDERS
 from tests.ops.samples_places import PLACES
@@ -26,6 +27,7 @@ SAMPLES: tuple[Sample, ...] = (
     *PLACES,
     *ORDERS,
     *ATTENTIONS,
+    *MATRICES,
 )
 
 

@@ -15,7 +15,7 @@ from graphc.trace import Tensor
 Rule = Callable[..., Any]
 Given = TypeVar("Given", bound=Rule)
 _RULES: dict[str, Rule] = {}
-_DRAWS: set[str] = set()
+_OF_WHOLE_GRAPHS: set[str] = set()
 
 DTYPES = {
     torch.bool: "bool",
@@ -31,18 +31,21 @@ DTYPES = {
 """PyTorch's dtypes that graphc has, by graphc's short names."""
 
 
-def aten(*names: str, draws: bool = False, library: str = "aten") -> Callable[[Given], Given]:
+def aten(
+    *names: str, draws: bool = False, partly: bool = False, library: str = "aten"
+) -> Callable[[Given], Given]:
     """Register a rule for operators `aten.NAME`, by default their default overload.
 
-    `draws` says that it draws random numbers; `library` is that of other operators.
+    `draws` says that it draws random numbers, `partly` that it leaves out results which PyTorch's
+    gradients read; `library` is that of other operators.
     """
 
     def register(rule: Given) -> Given:
         for name in names:
             full = f"{library}.{name}" if "." in name else f"{library}.{name}.default"
             _RULES[full] = rule
-            if draws:
-                _DRAWS.add(full)
+            if draws or partly:
+                _OF_WHOLE_GRAPHS.add(full)
         return rule
 
     return register
@@ -51,9 +54,10 @@ def aten(*names: str, draws: bool = False, library: str = "aten") -> Callable[[G
 def rule_of(name: str, draws: bool = False) -> Rule | None:
     """Return the rule of an operator such as `aten.add.Tensor`, or None.
 
-    A rule that draws random numbers needs `draws`.
+    `draws` says that graphc has the whole graph: it draws random numbers and makes gradients. Some
+    rules need that.
     """
-    return _RULES.get(name) if draws or name not in _DRAWS else None
+    return _RULES.get(name) if draws or name not in _OF_WHOLE_GRAPHS else None
 
 
 def names() -> list[str]:

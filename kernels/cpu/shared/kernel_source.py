@@ -36,6 +36,7 @@ _LIBRARY = frozenset(
 HEADERS = {
     "attend": "attention/attend",
     "contract": "contract/contract",
+    "factor": "linear/factor",
     "index": "index/index",
     "pointwise": "pointwise/pointwise",
     "prefix": "prefix/prefix",

@@ -1,0 +1,1 @@
+"""Factorizations of matrices, and what solves systems by them."""

@@ -1,0 +1,28 @@
+// factor.cuh: factorizations of matrices, each by the threads of a block (factorizations.h).
+//
+// Block: any number of threads. No shared memory.
+#pragma once
+#include "cuda/shared/memory.cuh"
+
+namespace graphc::factors {
+GRAPHC_INLINE float root(float x) { return ::sqrtf(x); }
+GRAPHC_INLINE double root(double x) { return ::sqrt(x); }
+template <class T>
+GRAPHC_INLINE T not_a_number() {
+  return T(__builtin_nan(""));
+}
+
+// The threads of a block.
+struct Threads {
+  template <class F>
+  GRAPHC_INLINE void each(long begin, long end, const F& f) const {
+    for (long i = begin + threadIdx.x; i < end; i += blockDim.x) f(i);
+  }
+  GRAPHC_INLINE void sync() const { __syncthreads(); }
+  GRAPHC_INLINE bool first() const { return threadIdx.x == 0; }
+};
+}  // namespace graphc::factors
+
+#define GRAPHC_FACTORS GRAPHC_INLINE
+#include "spectra.h"
+#undef GRAPHC_FACTORS
