@@ -26,7 +26,7 @@ from graphc.kernels.loops.rewrites import bind, hoist, split_last
 from graphc.kernels.loops.text import form_of
 from graphc.kernels.loops.verify import verify_nest
 from graphc.kernels.program.access import AffineAccess, Domain, access_cost
-from graphc.kernels.program.body.names import Identifiers, Pointers
+from graphc.kernels.program.body.names import Identifiers, Pointers, identifier
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.pieces import space
@@ -173,7 +173,7 @@ class _Function:
     def _slots(self, order: Mapping[Value, int]) -> str:
         """The argument numbers of each nest, one row per nest."""
         rows = [[str(order[v]) for v in p.used.values()] for p in self.parts]
-        names = ", ".join(p.outputs[0].name for p in self.parts)
+        names = ", ".join(identifier(p.outputs[0].name) for p in self.parts)
         comment = wrapped(f"// {names}", "//   ") if len(rows) > 1 else []
         width = len(rows[0])
         table = ", ".join(f"{{{', '.join(r)}}}" for r in rows)

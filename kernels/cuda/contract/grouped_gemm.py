@@ -32,11 +32,10 @@ from graphc.kernels.cuda.shared.kernel_source import (
     include_lines,
     launch_bounds,
     part_namespace,
-    provenance,
     symbol_of,
     wrapped,
 )
-from graphc.kernels.program.kernel import GridLaunch, Kernel, moved_bytes
+from graphc.kernels.program.kernel import GridLaunch, Kernel, moved_bytes, origin_of
 from graphc.ops.cost import node_bytes
 from graphc.ops.fused import KernelNode, kernels_in
 
@@ -48,12 +47,12 @@ Member = tuple[Kernel, list[str]]
 
 def lower_group(node: KernelNode) -> Kernel:
     """The kernel of a node whose body's nodes are contractions that read nothing of each other."""
-    nodes = kernels_in(node.body)
+    body, nodes = node.body, kernels_in(node.body)
     kernels = members_of(nodes)
     limit = max(k.launches[0].block[0] for k in kernels if k.template == "contract")
     sizes = (-(-k.workspace // ALIGNMENT) * ALIGNMENT for k in kernels)
     *offsets, workspace = accumulate(sizes, initial=0)
-    numbers = {v: f"p{i}" for i, v in enumerate((*node.inputs, *node.outputs))}
+    numbers = {v: f"p{i}" for i, v in enumerate((*body.inputs, *body.outputs))}
     members = [
         (kernel, [numbers[v] for v in (*n.inputs, *n.outputs)] + own)
         for n, kernel, offset in zip(nodes, kernels, offsets, strict=True)
@@ -66,7 +65,7 @@ def lower_group(node: KernelNode) -> Kernel:
         h for k in kernels if k.device_functions for h in k.device_functions.headers
     )
     text = [
-        f"{provenance(node)}\n{include_lines(list(headers))}\n\n{DYNAMIC}",
+        f"{include_lines(list(headers))}\n\n{DYNAMIC}",
         *(part_namespace(k, k.launches[-1]) for k in kernels),
         in_namespace(f"graphc::{symbol_of(node, 'text')}", "\n\n".join(functions)),
     ]
@@ -81,6 +80,7 @@ def lower_group(node: KernelNode) -> Kernel:
         launches=tuple(launch for launch, *_ in launched),
         choice="; ".join(f"{k.name}: {k.choice}" for k in kernels if k.choice),
         note="; ".join(f"{k.name}: {k.note}" for k in kernels if k.note),
+        origin=origin_of(node),
     )
 
 

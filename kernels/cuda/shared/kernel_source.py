@@ -1,9 +1,8 @@
-"""Print what surrounds the body of a CUDA kernel: provenance, includes, signature."""
+"""Print what surrounds the body of a CUDA kernel: includes, namespace, signature."""
 
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -25,6 +24,7 @@ from graphc.kernels.program.kernel import (
     Kernel,
     TensorMap,
     moved_bytes,
+    origin_of,
 )
 from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
@@ -178,7 +178,7 @@ def source(
     panels = any(header.startswith("contract/tiles/wgmma") for header in headers)
     includes += f"\n\n{PANELS if panels else DYNAMIC}" if dynamic else ""
     space = f"graphc::{symbol_of(node, 'text')}"
-    return f"{provenance(node)}\n{includes}\n\n{in_namespace(space, body)}\n"
+    return f"{includes}\n\n{in_namespace(space, body)}\n"
 
 
 def join_sections(sections: Sequence[Sequence[str]]) -> str:
@@ -199,16 +199,8 @@ def in_namespace(space: str, body: str) -> str:
 def part_namespace(kernel: Kernel, last: GridLaunch) -> str:
     """The device functions of a kernel in a namespace of their own, where `Block` is the type of
     the `last` launch's blocks."""
-    assert kernel.device_functions is not None, f"{kernel.name} may be part of a launch"
     block = f"using Block = PartBlock<{last.block[0]}, {SHARED_BYTES}>;"
-    return in_namespace(f"graphc::{kernel.name}_part", f"{block}\n\n{kernel.device_functions.text}")
-
-
-def provenance(node: KernelNode) -> str:
-    """A comment with the kernel's name, its ops and their lines in the user's program."""
-    ops = "; ".join(dict.fromkeys(n.op.name for n in node.leaves))
-    text = " ".join(part for part in (f"{node.op.kernel}: {ops}", str(node.where)) if part)
-    return textwrap.fill(text, 98, initial_indent="// ", subsequent_indent="// ")
+    return in_namespace(f"graphc::{kernel.name}_part", f"{block}\n\n{kernel.device_text}")
 
 
 def constant_arrays(program: RegisterProgram) -> list[str]:
@@ -380,6 +372,7 @@ class Launches:
             choice=choice,
             note=note,
             draws_tickets=bool(self._counters),
+            origin=origin_of(self.node),
         )
 
 
