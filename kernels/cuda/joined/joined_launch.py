@@ -19,7 +19,9 @@ from graphc.kernels.cuda.shared.kernel_source import (
     entry,
     in_namespace,
     include_lines,
+    part_function,
     part_namespace,
+    shared_parts,
     wrapped,
 )
 from graphc.kernels.program.joined import (
@@ -54,11 +56,8 @@ def joined_kernel(name: str, parts: Sequence[JoinedStep], arguments: int) -> Ker
     equal text share functions.
     """
     played = {p.kernel.name: p.kernel for p in _flat(parts) if p.kernel}
-    firsts: dict[str, Kernel] = {}
-    shared = {
-        name: firsts.setdefault(k.canonical_device_functions, k) for name, k in played.items()
-    }
-    kernels = {kernel.name: kernel for kernel in firsts.values()}
+    shared = shared_parts(played.values())
+    kernels = {kernel.name: kernel for kernel in shared.values()}
     headers = dict.fromkeys(
         h for k in kernels.values() if k.device_functions for h in k.device_functions.headers
     )
@@ -202,7 +201,7 @@ class _JoinedText:
     ) -> list[str]:
         """The call of a part's device function."""
         kernel = self.shared[kernel.name]
-        symbol = kernel.joined_launches[part.launch].symbol
+        symbol = part_function(kernel.joined_launches[part.launch].symbol)
         block = "HoldingBlock(block, held)" if resident else "block"
         found = staged or [None] * len(part.addresses)
         places = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from types import MappingProxyType
@@ -196,6 +196,12 @@ def in_namespace(space: str, body: str) -> str:
     return f"namespace {space} {{\n\n{body}\n\n}}  // namespace {space}"
 
 
+def shared_parts(kernels: Iterable[Kernel]) -> dict[str, Kernel]:
+    """The first of the kernels with the same device functions, by the name of each."""
+    firsts: dict[str, Kernel] = {}
+    return {k.name: firsts.setdefault(k.canonical_device_functions, k) for k in kernels}
+
+
 def part_namespace(kernel: Kernel, last: GridLaunch) -> str:
     """The device functions of a kernel in a namespace of their own, where `Block` is the type of
     the `last` launch's blocks."""
@@ -292,12 +298,11 @@ class Launches:
         bits.
         """
         symbol = symbol_of(self.node, part)
-        if mode is not LaunchMode.JOINED:
-            own = (symbol, self._signature, threads, [*lines], resident, [*maps], cluster)
-            self._own.append(own)
+        own = (symbol, self._signature, threads, [*lines], resident, [*maps], cluster)
+        self._own.append(own)
         if mode is not LaunchMode.ALONE:
             parameters = ("const Own& block", *self._signature.parameters(restrict=False))
-            head = wrapped(f"GRAPHC_INLINE void {symbol}(", parameters, ") {")
+            head = wrapped(f"GRAPHC_INLINE void {part_function(symbol)}(", parameters, ") {")
             self._parts.append(["template <class Own>", *head, *(f"  {x}" for x in lines), "}"])
         grid, block = (blocks, splits, 1), (threads, 1, 1)
         launch = GridLaunch(symbol, grid, block, shared, owned, maps=(*maps.values(),))
@@ -338,26 +343,34 @@ class Launches:
         """The kernel, with `sections` before its functions.
 
         `block` is the type of the blocks whose work the functions do. Kernels of whole blocks
-        without tickets get device functions for joined launches.
+        without tickets are made of device functions, which joined launches call too.
         """
         alone = [x for x, _, played in self._grids if played is not LaunchMode.JOINED]
         op, dynamic = self.node.op, any(launch.shared_bytes for launch in alone)
         pools = any(n.op.name in WINDOWS for n in self.node.body.nodes)
         headers = [*headers, "shared/window"] if pools and headers else headers
-        parts, kind, given = None, [], []
+        parts, kind, given, shared = None, list[str](), list[str](), sections
         plain = block == "WholeBlock" and all(p is LaunchMode.ALONE for _, p in self._counters)
         if headers and headers[0] in (*JOINABLE, *GROUPABLE) and plain:
-            text = join_sections([*sections, *self._parts])
+            shared = [*sections, *self._parts]
             grids = [(x, resident) for x, resident, p in self._grids if p is not LaunchMode.ALONE]
             others = tuple(x for x, _ in grids) if self._counters else ()
-            parts = DeviceFunctions(tuple(headers), text, tuple(r for _, r in grids), others)
+            resident = tuple(r for _, r in grids)
+            parts = DeviceFunctions(tuple(headers), join_sections(shared), resident, others)
         if headers and headers[0] in (*JOINABLE, *TENSOR_HEADERS):
             kind, given = [f"using Block = {block};"], ["const Block block;"]
-        functions = (
-            kernel_text(symbol, signature, threads, [*given, *lines], *rest)
-            for symbol, signature, threads, lines, *rest in self._own
-        )
-        whole = [kind, [line for line, _ in self._counters], *sections, *functions]
+        functions = []
+        for (symbol, signature, threads, lines, *rest), (_, _, played) in zip(
+            self._own, self._grids, strict=True
+        ):
+            if played is LaunchMode.JOINED:
+                continue
+            if parts is not None and played is LaunchMode.EITHER:
+                lines = wrapped(f"{part_function(symbol)}(", ["Block()", *signature.names()], ");")
+            else:
+                lines = [*given, *lines]
+            functions.append(kernel_text(symbol, signature, threads, lines, *rest))
+        whole = [kind, [line for line, _ in self._counters], *shared, *functions]
         return Kernel(
             op.kernel,
             op.template,
@@ -374,6 +387,11 @@ class Launches:
             draws_tickets=bool(self._counters),
             origin=origin_of(self.node),
         )
+
+
+def part_function(symbol: str) -> str:
+    """The device function of a launch, which does the work of a block."""
+    return f"{symbol}_part"
 
 
 def symbol_of(node: KernelNode, part: str = "kernel") -> str:
