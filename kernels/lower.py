@@ -17,7 +17,7 @@ from graphc.base.target import Target
 from graphc.ir import FLOATS, Node, Value
 from graphc.kernels.prebuilt.description import Prebuilt
 from graphc.kernels.program.calls import Call
-from graphc.kernels.program.form import Form, form_of
+from graphc.kernels.program.form import Form, node_form
 from graphc.kernels.program.joined import JoinedStep
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.ops.base import Contraction, Op
@@ -53,7 +53,7 @@ def lower(
         if target.device == "cpu":
             from graphc.kernels.cpu.lower import lower_cpu
 
-            form = form_of(node, cpu_name(node))
+            form = node_form(node, cpu_name(node))
             kernel = _of_form(node, form, lambda n: lower_cpu(n, target), alike)
             return _with_choices(_with_sums(kernel, node, target), node)
         from graphc.kernels.cuda.lower import lower_cuda
@@ -63,7 +63,7 @@ def lower(
         def lowered(node: Node) -> Kernel:
             return lower_cuda(node, target, in_loop=in_loop, aligned_with=along)
 
-        kernel = _of_form(node, form_of(node), lowered, alike, in_loop, along)
+        kernel = _of_form(node, node_form(node), lowered, alike, in_loop, along)
         return _with_sums(kernel, node, target)
 
 
@@ -99,7 +99,7 @@ def lower_step(node: KernelNode, all_steps: Kernel, target: Target) -> Kernel | 
 
     order = all_steps.summation_order
     with _deep_enough(node):
-        kernel = _of_form(node, form_of(node), lambda n: lower_cuda(n, target, order))
+        kernel = _of_form(node, node_form(node), lambda n: lower_cuda(n, target, order))
     same_bits = kernel.summation_order == order and (order or all_steps.template == "pointwise")
     return kernel if same_bits else None
 
@@ -127,7 +127,7 @@ def candidates(node: Node, target: Target, in_loop: bool = False) -> list[Kernel
         return cuda_candidates(node, target, in_loop)
 
     name = cpu_name(node) if target.device == "cpu" else ""
-    form, where = form_of(node, name), str(node.where)
+    form, where = node_form(node, name), str(node.where)
     with _deep_enough(node):
         found = [kernel.named(form, where) for kernel in _from_form(node, form, tried)]
     return [_with_sums(kernel, node, target) for kernel in found]
@@ -162,7 +162,7 @@ def lower_members(group: KernelNode) -> dict[str, Kernel]:
     bits."""
     from graphc.kernels.cuda import lower
 
-    form, nodes = form_of(group), kernels_in(group.body)
+    form, nodes = node_form(group), kernels_in(group.body)
     members = zip(nodes, _from_form(group, form, lower.lower_members), strict=True)
     return {n.outputs[0].name: kernel.named(form, str(n.where)) for n, kernel in members}
 

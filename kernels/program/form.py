@@ -41,7 +41,7 @@ class Form:
     """Whether it has an op of the user's, which may compute another thing the next time."""
 
 
-def form_of(node: Node, name: str = "") -> Form:
+def node_form(node: Node, name: str = "") -> Form:
     """The form of a fused node, or of a node that is a kernel by itself. The kernel of a fused node
     gets another `name` than the node has for it, if one is given."""
     numbering = _Numbering()

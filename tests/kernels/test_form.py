@@ -12,7 +12,7 @@ from graphc.ir import REGISTRY, Graph, Node, Type, Value, Where
 from graphc.kernels.cpu.lower import lower_cpu
 from graphc.kernels.cuda.lower import lower_cuda
 from graphc.kernels.lower import lower
-from graphc.kernels.program.form import canonical_text, filled, form_of, hole
+from graphc.kernels.program.form import canonical_text, filled, hole, node_form
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import KernelNode, kernels_in
 from graphc.ops.pointwise.arithmetic import Add, Subtract
@@ -63,7 +63,7 @@ def renamed(node: KernelNode) -> KernelNode:
 def test_names_are_no_part_of_a_kernel(function, target):
     node = node_of(function, X, X)
     other = renamed(node)
-    assert form_of(node) == form_of(other) and hash(form_of(node)) == hash(form_of(other))
+    assert node_form(node) == node_form(other) and hash(node_form(node)) == hash(node_form(other))
     first, second = lower(node, target), lower(other, target)
     assert first.canonical == second.canonical
     assert first.source != second.source
@@ -83,7 +83,7 @@ def test_what_is_computed_is_part_of_it():
         *(node_of(lambda x, y, z=z: x - graphc.maximum(y, z), X, X) for z in (0.0, -0.0, 1.0)),
         node_of(lambda x, y: (x - y, graphc.relu(x - y)), X, X),
     ]
-    assert len({form_of(node) for node in nodes}) == len(nodes)
+    assert len({node_form(node) for node in nodes}) == len(nodes)
     for target in (CPU, CUDA):
         assert len({lower(node, target).canonical for node in nodes}) == len(nodes)
 
@@ -91,7 +91,7 @@ def test_what_is_computed_is_part_of_it():
 def test_nodes_of_two_forms_may_have_one_text():
     """What is pointwise sees one axis."""
     nodes = [node_of(lambda x, y: x - y, *[graphc.spec(s)] * 2) for s in ((6, 20), (4, 30))]
-    assert form_of(nodes[0]) != form_of(nodes[1])
+    assert node_form(nodes[0]) != node_form(nodes[1])
     for target in (CPU, CUDA):
         assert len({lower(node, target).canonical for node in nodes}) == 1
 
@@ -134,7 +134,7 @@ def test_an_op_of_the_users_is_lowered_each_time():
     Own.__module__ = "users"
     x, z = Value("x", Type((8,), "f32")), Value("z", Type((8,), "f32"))
     node = fuse(Graph("g", (x,), (), (Node(Own(), (x, x), (z,)),), (z,)))
-    assert form_of(node).is_own
+    assert node_form(node).is_own
     alike: dict[object, Kernel] = {}
     lower(node, CPU, alike=alike)
     assert not alike
