@@ -53,8 +53,8 @@ def node_form(node: Node, name: str = "") -> Form:
 
 
 def hole(number: int) -> str:
-    """The name with this number. All have one width, on which line breaks depend."""
-    return f"{OPEN}{number:03}{CLOSE}"
+    """The name with this number."""
+    return f"{OPEN}{number}{CLOSE}"
 
 
 def filled(text: str, names: Sequence[str]) -> str:
@@ -102,8 +102,8 @@ def _broken(line: str) -> list[str]:
 @functools.lru_cache(maxsize=256)
 def canonical_text(text: str) -> str:
     """`text` with the holes numbered in the order in which they appear. Texts that differ only in
-    names and in line breaks have one."""
-    first, *rest = " ".join(text.split()).replace("( ", "(").split(OPEN)
+    names have one."""
+    first, *rest = text.split(OPEN)
     numbers: dict[str, str] = {}
     found = [first]
     for part in rest:

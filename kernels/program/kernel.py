@@ -162,7 +162,7 @@ class Kernel:
         """The contents of the namespace of its device functions, with all names that it has."""
         assert self.device_functions is not None, f"{self.name} may be part of a launch"
         text = self.device_functions.text
-        return wrapped(filled(text, self.names)) if self.names else text
+        return filled(text, self.names) if self.names else text
 
     @property
     def canonical(self) -> str:

@@ -99,18 +99,6 @@ def pointer_lines(
     ]
 
 
-def wrapped(text: str, indent: str) -> list[str]:
-    """`text` in lines of at most 120 columns; all but the first begin with `indent`."""
-    lines, line = [], ""
-    for word in text.split(" "):
-        if line and len(line) + 1 + len(word) > 120:
-            lines.append(line.rstrip())
-            line = indent + word
-        else:
-            line = f"{line} {word}" if line else word
-    return [*lines, line]
-
-
 def domain_text(name: str, domain: Domain) -> str:
     """A C++ struct with the extents of a domain that has a lane axis."""
     extents = ", ".join(map(str, domain.extents))
@@ -129,7 +117,7 @@ def array_text(arrays: Mapping[str, Array]) -> str:
         dtype = dtype_name(array.dtype)
         elements = ", ".join(memory_literal(x, dtype) for x in array.ravel())
         kind = C_TYPES[dtype]
-        lines += wrapped(f"alignas(64) static const {kind} {name}[] = {{{elements}}};", "  ")
+        lines.append(f"alignas(64) static const {kind} {name}[] = {{{elements}}};")
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -35,7 +35,6 @@ from graphc.kernels.cuda.shared.kernel_source import (
     part_namespace,
     shared_parts,
     symbol_of,
-    wrapped,
 )
 from graphc.kernels.program.kernel import GridLaunch, Kernel, moved_bytes, origin_of
 from graphc.ops.cost import node_bytes
@@ -159,7 +158,7 @@ def _launch(
         function = f"{owner.name}_part::{part_function(owner.launches[number].symbol)}("
         call = [
             f"{'' if last else 'return '}{play}({place}, dynamic_shared, [&](const auto& block) {{",
-            *(f"  {x}" for x in wrapped(function, arguments, ");")),
+            f"  {function}{', '.join(arguments)});",
             "});",
         ]
         lines += call if last else textwrap.indent("\n".join(call), "  ").split("\n")

@@ -22,7 +22,6 @@ from graphc.kernels.cuda.shared.kernel_source import (
     part_function,
     part_namespace,
     shared_parts,
-    wrapped,
 )
 from graphc.kernels.program.joined import (
     COPIED_AT_ONCE,
@@ -74,7 +73,6 @@ def joined_kernel(name: str, parts: Sequence[JoinedStep], arguments: int) -> Ker
     function = entry(symbol, bounds, parameters, lines)
     body = "\n".join(["__device__ unsigned joined_word;", "", *function])
     text = [
-        f"// {name}: {', '.join(kernels)}",
         f"{include_lines(list(headers) or ['shared/memory'])}\n\n{DYNAMIC}",
         *spaces,
         in_namespace("graphc", body),
@@ -83,7 +81,14 @@ def joined_kernel(name: str, parts: Sequence[JoinedStep], arguments: int) -> Ker
     launch = GridLaunch(symbol, (most, 1, 1), (THREADS, 1, 1), SHARED_BYTES, multiple=multiple)
     flops, nbytes = (sum(getattr(k, f) for k in played.values()) for f in ("flops", "bytes"))
     return Kernel(
-        symbol, "joined", "\n\n".join(text) + "\n", (), 0, flops, nbytes, launches=(launch,)
+        symbol,
+        "joined",
+        "\n\n".join(text) + "\n",
+        phases=(),
+        flops=flops,
+        bytes=nbytes,
+        launches=(launch,),
+        origin=f"{name}: {', '.join(kernels)}",
     )
 
 
@@ -190,7 +195,7 @@ class _JoinedText:
             "blockIdx.x",
             *(place_text(replace(place, moves=())) for place in part.addresses),
         ]
-        return [f"{kernel.name}_part::Held held;", *wrapped(function, places, ");")]
+        return [f"{kernel.name}_part::Held held;", f"{function}{', '.join(places)});"]
 
     def call(
         self,
@@ -211,7 +216,7 @@ class _JoinedText:
         places = [f"NearBlock({block})" if staged else block, *places]
         return [
             "play(dynamic_shared, [&](const auto& block) {",
-            *(f"  {x}" for x in wrapped(f"{kernel.name}_part::{symbol}(", places, ");")),
+            f"  {kernel.name}_part::{symbol}({', '.join(places)});",
             "});",
         ]
 

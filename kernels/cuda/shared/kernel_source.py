@@ -142,23 +142,10 @@ def entry(symbol: str, bounds: str, parameters: Sequence[str], lines: Sequence[s
     """The lines of an `extern "C"` kernel with these bounds and `lines` as its body."""
     return [
         f'extern "C" __global__ void {bounds}',
-        *wrapped(f"{symbol}(", parameters, ") {"),
+        f"{symbol}({', '.join(parameters)}) {{",
         *(f"  {line}" for line in lines),
         "}",
     ]
-
-
-def wrapped(head: str, items: Sequence[str], tail: str) -> list[str]:
-    """`head`, the comma-separated items and `tail`, wrapped where they do not fit one line."""
-    indent = " " * (len(head) - len(head.lstrip()) + 4)
-    lines, line = [], head
-    for i, item in enumerate(items):
-        word = item + ("," if i + 1 < len(items) else tail)
-        if len(line) + 1 + len(word) > 96:
-            lines.append(line)
-            line = indent
-        line += word if i == 0 or line == indent else f" {word}"
-    return [*lines, line if items else head + tail]
 
 
 def source(
@@ -302,8 +289,8 @@ class Launches:
         self._own.append(own)
         if mode is not LaunchMode.ALONE:
             parameters = ("const Own& block", *self._signature.parameters(restrict=False))
-            head = wrapped(f"GRAPHC_INLINE void {part_function(symbol)}(", parameters, ") {")
-            self._parts.append(["template <class Own>", *head, *(f"  {x}" for x in lines), "}"])
+            head = f"GRAPHC_INLINE void {part_function(symbol)}({', '.join(parameters)}) {{"
+            self._parts.append(["template <class Own>", head, *(f"  {x}" for x in lines), "}"])
         grid, block = (blocks, splits, 1), (threads, 1, 1)
         launch = GridLaunch(symbol, grid, block, shared, owned, maps=(*maps.values(),))
         self._grids.append((launch, resident, mode))
@@ -328,8 +315,8 @@ class Launches:
         `Held`."""
         symbol = f"{self._grids[-1][0].symbol}_hold"
         parameters = ("Held& held", "unsigned block", *self._signature.parameters(restrict=False))
-        head = wrapped(f"GRAPHC_INLINE void {symbol}(", parameters, ") {")
-        self._parts.append([f"using Held = {type};", *head, *(f"  {x}" for x in lines), "}"])
+        head = f"GRAPHC_INLINE void {symbol}({', '.join(parameters)}) {{"
+        self._parts.append([f"using Held = {type};", head, *(f"  {x}" for x in lines), "}"])
 
     def kernel(
         self,
@@ -366,7 +353,8 @@ class Launches:
             if played is LaunchMode.JOINED:
                 continue
             if parts is not None and played is LaunchMode.EITHER:
-                lines = wrapped(f"{part_function(symbol)}(", ["Block()", *signature.names()], ");")
+                arguments = ", ".join(("Block()", *signature.names()))
+                lines = [f"{part_function(symbol)}({arguments});"]
             else:
                 lines = [*given, *lines]
             functions.append(kernel_text(symbol, signature, threads, lines, *rest))
