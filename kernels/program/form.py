@@ -23,8 +23,9 @@ from graphc.ops.fused import Fused, KernelNode
 
 WIDTH = 120
 """Columns of a line with names in its holes, where a comma allows it."""
-_TOKEN = re.compile(rf"{OPEN}(\d+){CLOSE}(\w*)")
-_WORD = re.compile(r"\w+")
+_TOKEN = re.compile(rf"{OPEN}(\d+){CLOSE}([0-9A-Za-z_]*)")
+_WORD = re.compile(r"[0-9A-Za-z_]+")
+_UNMARKED = str.maketrans(OPEN + CLOSE, "__")
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def node_form(node: Node, name: str = "") -> Form:
     gets another `name` than the node has for it, if one is given."""
     numbering = _Numbering()
     structure, numbered = numbering.node(node, numbering.values(node.inputs))
-    names = [identifier(x) for x in numbering.names]
+    names = [identifier(x.translate(_UNMARKED)) for x in numbering.names]
     if name and isinstance(node, KernelNode):
         names[len({*node.inputs})] = name
     return Form(structure, numbered, tuple(names), numbering.is_own)

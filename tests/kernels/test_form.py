@@ -12,6 +12,7 @@ from graphc.ir import REGISTRY, Graph, Node, Type, Value, Where
 from graphc.kernels.cpu.lower import lower_cpu
 from graphc.kernels.cuda.lower import lower_cuda
 from graphc.kernels.lower import lower
+from graphc.kernels.program.body.names import OPEN
 from graphc.kernels.program.form import canonical_text, filled, hole, node_form
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import KernelNode, kernels_in
@@ -70,8 +71,8 @@ def test_names_are_no_part_of_a_kernel(function, target):
     assert "quite_another_name" in second.source and "z_w_" in second.source
     assert second.source.startswith("// quite_another_name: ")
     assert "(elsewhere" in second.source.partition("\n")[0] or "other.py:9" in second.source
-    assert not any("\ue000" in x.source for x in (first, second))
-    assert not any("\ue000" in launch.symbol for launch in second.launches)
+    assert not any(OPEN in x.source for x in (first, second))
+    assert not any(OPEN in launch.symbol for launch in second.launches)
 
 
 def test_what_is_computed_is_part_of_it():
@@ -147,6 +148,12 @@ def test_registers_that_would_get_one_name_get_two():
     words = filled(text, names).split()
     assert words[:2] == ["add_", "add_1_"] and words[3] == "add_1_data" and words[-1] == words[1]
     assert len(set(words)) == len(words) - 1
+
+
+def test_a_name_that_looks_like_a_number_is_one_of_the_users():
+    x, y = (Value(f"{hole(0)}{end}", Type((8,), "f32")) for end in ("x", "y"))
+    source = lower(fuse(Graph("g", (x,), (), (Node(Add(), (x, x), (y,)),), (y,))), CPU).source
+    assert OPEN not in source and "v0_x_data" in source
 
 
 def test_texts_are_equal_up_to_names_alone():

@@ -11,8 +11,9 @@ from functools import cached_property
 from graphc import ir
 from graphc.ir import Graph, Value
 
-OPEN, CLOSE = "\ue000", "\ue001"
-"""What surrounds a number that stands for a name (form.py)."""
+OPEN, CLOSE = "\u01c1", "\u01c2"
+"""What surrounds a number that stands for a name (form.py): letters, as in other names, but of no
+identifier."""
 _OTHERS = re.compile(f"[^0-9A-Za-z{OPEN}{CLOSE}]+")
 
 
