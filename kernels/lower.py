@@ -7,44 +7,87 @@ kernel is first lowered for its device.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TypeVar
 
+from graphc.base.errors import CompileError, PlanError
 from graphc.base.target import Target
 from graphc.ir import FLOATS, Node, Value
 from graphc.kernels.prebuilt.description import Prebuilt
 from graphc.kernels.program.calls import Call
+from graphc.kernels.program.form import Form, node_form
 from graphc.kernels.program.joined import JoinedStep
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.ops.base import Contraction, Op
-from graphc.ops.fused import KernelNode
+from graphc.ops.fused import KernelNode, kernels_in
 from graphc.ops.pointwise.logic import Select
+
+Found = TypeVar("Found")
 
 CALLS_PER_NODE = 8
 """Python calls that a walk through a body makes per node; more than expression.py nests."""
 
 
+Alike = MutableMapping[object, Kernel]
+"""Kernels by what they were lowered from: the form of the node, and how."""
+
+
 def lower(
-    node: Node, target: Target, in_loop: bool = False, aligned_with: GridLaunch | None = None
+    node: Node,
+    target: Target,
+    in_loop: bool = False,
+    aligned_with: GridLaunch | None = None,
+    alike: Alike | None = None,
 ) -> Kernel:
     """The kernel that computes a fused node or a relayout on `target.device`; cuda and sim share
     their text.
 
     `in_loop` says that the node belongs to a loop's body. There `aligned_with` is a launch whose
     blocks own rows or patches, if the loop has one: a pointwise kernel divides its work among
-    blocks in the same way.
+    blocks in the same way. Nodes of one form are lowered once if they are given one `alike`, which
+    remembers the kernels for this target.
     """
     with _deep_enough(node):
         if target.device == "cpu":
             from graphc.kernels.cpu.lower import lower_cpu
 
-            kernel = _with_sums(lower_cpu(node, target), node, target)
-            return _with_choices(kernel, node)
+            form = node_form(node, cpu_name(node))
+            kernel = _of_form(node, form, lambda n: lower_cpu(n, target), alike)
+            return _with_choices(_with_sums(kernel, node, target), node)
         from graphc.kernels.cuda.lower import lower_cuda
 
-        kernel = lower_cuda(node, target, in_loop=in_loop, aligned_with=aligned_with)
+        along = aligned_with and replace(aligned_with, symbol="")
+
+        def lowered(node: Node) -> Kernel:
+            return lower_cuda(node, target, in_loop=in_loop, aligned_with=along)
+
+        kernel = _of_form(node, node_form(node), lowered, alike, in_loop, along)
         return _with_sums(kernel, node, target)
+
+
+def _of_form(
+    node: Node,
+    form: Form,
+    lowered: Callable[[Node], Kernel],
+    alike: Alike | None = None,
+    *how: object,
+) -> Kernel:
+    """The kernel of a node, `lowered` from its form in this way or found among those `alike`."""
+    alike = {} if alike is None or form.is_own else alike
+    kernel = alike.get((form, how))
+    if kernel is None:
+        kernel = alike[form, how] = _from_form(node, form, lowered)
+    return kernel.named(form, str(node.where))
+
+
+def _from_form(node: Node, form: Form, lowered: Callable[[Node], Found]) -> Found:
+    """What is `lowered` from the form of a node. An error names the node."""
+    try:
+        return lowered(form.numbered)
+    except (CompileError, PlanError):
+        return lowered(node)
 
 
 def lower_step(node: KernelNode, all_steps: Kernel, target: Target) -> Kernel | None:
@@ -54,9 +97,9 @@ def lower_step(node: KernelNode, all_steps: Kernel, target: Target) -> Kernel | 
         return None
     from graphc.kernels.cuda.lower import lower_cuda
 
-    with _deep_enough(node):
-        kernel = lower_cuda(node, target, all_steps.summation_order)
     order = all_steps.summation_order
+    with _deep_enough(node):
+        kernel = _of_form(node, node_form(node), lambda n: lower_cuda(n, target, order))
     same_bits = kernel.summation_order == order and (order or all_steps.template == "pointwise")
     return kernel if same_bits else None
 
@@ -72,16 +115,22 @@ def candidates(node: Node, target: Target, in_loop: bool = False) -> list[Kernel
     owns = in_loop and any(launch.owned for launch in first.launches)
     if owns or not isinstance(node, KernelNode) or node.op.template != "contract":
         return [first]
-    with _deep_enough(node):
+
+    def tried(node: Node) -> list[Kernel]:
+        assert isinstance(node, KernelNode)
         if target.device == "cpu":
             from graphc.kernels.cpu.contract.contract import contract_candidates
 
-            found = list(contract_candidates(node, target))
-        else:
-            from graphc.kernels.cuda.lower import cuda_candidates
+            return list(contract_candidates(node, target))
+        from graphc.kernels.cuda.lower import cuda_candidates
 
-            found = cuda_candidates(node, target, in_loop)
-        return [_with_sums(kernel, node, target) for kernel in found]
+        return cuda_candidates(node, target, in_loop)
+
+    name = cpu_name(node) if target.device == "cpu" else ""
+    form, where = node_form(node, name), str(node.where)
+    with _deep_enough(node):
+        found = [kernel.named(form, where) for kernel in _from_form(node, form, tried)]
+    return [_with_sums(kernel, node, target) for kernel in found]
 
 
 def cpu_name(node: Node) -> str:
@@ -113,7 +162,9 @@ def lower_members(group: KernelNode) -> dict[str, Kernel]:
     bits."""
     from graphc.kernels.cuda import lower
 
-    return lower.lower_members(group)
+    form, nodes = node_form(group), kernels_in(group.body)
+    members = zip(nodes, _from_form(group, form, lower.lower_members), strict=True)
+    return {n.outputs[0].name: kernel.named(form, str(n.where)) for n, kernel in members}
 
 
 def call_of(node: Node) -> Call | None:

@@ -236,6 +236,8 @@ GRAPHC_OF_D wide_i1e(D x) {
 
 #undef GRAPHC_OF_D
 #undef GRAPHC_NUMBER
+// F(name) for each wide_name of one argument that all targets have by this name.
+#define GRAPHC_EACH_SPECIAL(F) F(erfc) F(erfcx) F(erfinv) F(ndtri) F(digamma) F(i0e) F(i1e) F(sinc)
 #if defined(__cplusplus)
 }  // namespace graphc
 #endif

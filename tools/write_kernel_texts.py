@@ -102,10 +102,10 @@ def _record(kernel: Kernel) -> str:
     values: dict[str, Any] = {f.name: getattr(kernel, f.name) for f in fields(kernel)}
     functions = kernel.device_functions
     values["device_functions"] = functions and replace(functions, text="")
-    del values["source"]
+    del values["text"]
     lines = [f"  {name} = {value!r}" for name, value in values.items()]
     if functions is not None:
-        lines.append(functions.text)
+        lines.append(kernel.device_text)
     return "\n".join([f"== {kernel.name}", *lines])
 
 

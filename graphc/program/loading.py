@@ -339,6 +339,7 @@ def _lowered(
     from graphc.kernels.lower import lower
 
     kernels: dict[str, Kernel] = {}
+    alike: dict[object, Kernel] = {}
     for each in (graph, *bodies(graph)):
         along: GridLaunch | None = None
         # Contractions first: the other kernels of a loop go along with what blocks of one own.
@@ -348,7 +349,7 @@ def _lowered(
                 kernels[name] = known[name]
             elif node.op.name not in ("reshape", "scan"):
                 with stage("lower", node):
-                    kernels[name] = lower(node, target, each is not graph, along)
+                    kernels[name] = lower(node, target, each is not graph, along, alike)
             else:
                 continue
             if each is not graph:

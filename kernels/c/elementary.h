@@ -131,14 +131,7 @@ static inline double sigmoid_f64(double x) {
 #undef D
 #define GRAPHC_WIDE(name) \
   static inline float name##_f32(float x) { return (float)wide_##name(x); }
-GRAPHC_WIDE(erfc)
-GRAPHC_WIDE(erfcx)
-GRAPHC_WIDE(erfinv)
-GRAPHC_WIDE(ndtri)
-GRAPHC_WIDE(digamma)
-GRAPHC_WIDE(i0e)
-GRAPHC_WIDE(i1e)
-GRAPHC_WIDE(sinc)
+GRAPHC_EACH_SPECIAL(GRAPHC_WIDE)
 GRAPHC_WIDE(lgamma)
 #undef GRAPHC_WIDE
 static inline float polygamma_f32(int n, float x) { return (float)wide_polygamma(n, x); }

@@ -73,14 +73,11 @@ def lower_cuda(
     return _complete(node, kernel, offsets)
 
 
-def lower_members(group: KernelNode) -> dict[str, Kernel]:
-    """The kernels of a group's nodes, by their first output: separate launches with the group's
-    bits."""
+def lower_members(group: Node) -> list[Kernel]:
+    """The kernels of a group's nodes: separate launches with the group's bits."""
+    assert isinstance(group, KernelNode)
     nodes = kernels_in(group.body)
-    return {
-        n.outputs[0].name: _complete(n, kernel)
-        for n, kernel in zip(nodes, members_of(nodes), strict=True)
-    }
+    return [_complete(n, kernel) for n, kernel in zip(nodes, members_of(nodes), strict=True)]
 
 
 def cuda_candidates(node: KernelNode, target: Target, in_loop: bool = False) -> list[Kernel]:

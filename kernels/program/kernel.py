@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Sequence
+import textwrap
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
 from graphc.ir import Node, Value
 from graphc.kernels.program.calls import Call
+from graphc.kernels.program.form import Form, canonical_text, filled, wrapped
 from graphc.ops.fused import KernelNode
 from graphc.ops.indexing import Take, TakeAlongAxis
 from graphc.ops.scatter import Scatter
-
-_COMMENT = re.compile(r"//[^\n]*\n?")
-_FUNCTION = re.compile(r"\bvoid (\w+)\(")
-_OWN = re.compile(r"\b[A-Za-z]\w*_(?:data)?\b")
-"""Names that printers give registers (`relu_1_`) and pointers (`relu_1_data`); no other name in a
-kernel looks like that."""
 
 
 def moved_bytes(node: Node) -> int:
@@ -37,6 +32,15 @@ def moved_bytes(node: Node) -> int:
             tables[value] = tables.get(value, 0) + moved
     values = (*body.inputs, *body.outputs)
     return sum(min(v.type.nbytes, tables.get(v, v.type.nbytes)) for v in values)
+
+
+def origin_of(node: Node) -> str:
+    """`Kernel.origin` of a node: the kernel's name, its ops, and where in the user's program."""
+    name, leaves = node.outputs[0].name, [node]
+    if isinstance(node, KernelNode):
+        name, leaves = node.op.kernel, node.leaves
+    ops = "; ".join(dict.fromkeys(n.op.name for n in leaves))
+    return f"{name}: {ops} {node.where}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -59,8 +63,8 @@ class Kernel:
     """The name in plans, profiles and messages."""
     template: str
     """The template that it instantiates, such as `contract`."""
-    source: str
-    """The C++ or CUDA text."""
+    text: str
+    """The C++ or CUDA text, with holes for names (form.py)."""
     phases: tuple[int, ...] = (1,)
     """On the CPU: the number of chunks of each phase."""
     workspace: int = 0
@@ -111,6 +115,10 @@ class Kernel:
     draws_tickets: bool = False
     """On CUDA: whether blocks draw tickets from counters in the kernel's module. Two launches of
     the kernel must not overlap, and kernels of equal text do not share a module."""
+    names: tuple[str, ...] = ()
+    """The names in the holes of its texts; () if they have none."""
+    origin: str = ""
+    """What it computes and where in the user's program, a comment ahead of its text."""
     summation_order: str = ""
     """On CUDA, for a contraction: the instructions and the order that sum its terms. Kernels of
     equal order give the same bits. Empty if nothing is promised."""
@@ -143,37 +151,52 @@ class Kernel:
         return self.offsets[argument] if argument < len(self.offsets) else 0
 
     @cached_property
+    def source(self) -> str:
+        """The C++ or CUDA text with all names."""
+        origin = filled(self.origin, self.names)
+        comment = textwrap.fill(origin, 98, initial_indent="// ", subsequent_indent="// ")
+        return f"{comment}\n{wrapped(filled(self.text, self.names))}" if origin else self.text
+
+    @property
+    def device_text(self) -> str:
+        """The contents of the namespace of its device functions, with all names that it has."""
+        assert self.device_functions is not None, f"{self.name} may be part of a launch"
+        text = self.device_functions.text
+        return filled(text, self.names) if self.names else text
+
+    @property
     def canonical(self) -> str:
-        """The text without comments, with its own names (kernel, registers, pointers) replaced by
-        numbers. Kernels of equal canonical text do the same."""
-        if self.call is not None:
-            return repr((self.call, self.choice))
-
-        def unnamed(function: re.Match[str]) -> str:
-            return "void kernel(" if function[1] == self.name else function[0]
-
-        text = _FUNCTION.sub(unnamed, _COMMENT.sub("", self.source))
-        text = re.sub(r"\bnamespace (graphc::)?\w+_(space|text) \{", r"namespace \1kernel {", text)
-        return _canonical(text, self.launches)
+        """The text without names. Kernels of equal canonical text do the same."""
+        return canonical_text(self.text) if self.call is None else repr((self.call, self.choice))
 
     @cached_property
     def canonical_device_functions(self) -> str:
         """The canonical text of its device functions, with all else that a joined launch prints of
         them."""
         assert self.device_functions is not None, f"{self.name} may be part of a launch"
-        text = _canonical(_COMMENT.sub("", self.device_functions.text), self.joined_launches)
+        text = canonical_text(self.device_functions.text)
         unnamed = [replace(launch, symbol="") for launch in self.joined_launches]
         return repr((text, self.device_functions.headers, unnamed, self.resident_bytes))
 
+    def named(self, form: Form, where: str) -> Kernel:
+        """The kernel of a node, from that of the node's `form`; `where` is the node's place in the
+        user's program."""
 
-def _canonical(text: str, launches: Sequence[GridLaunch]) -> str:
-    """`text` on one line with numbers for the symbols of launches, registers and pointers. Line
-    breaks depend on the lengths of names, so they are dropped."""
-    for number, launch in enumerate(launches):
-        text = re.sub(rf"\b{launch.symbol}(_hold)?\(", rf"kernel{number}\1(", text)
-    text = " ".join(text.split()).replace("( ", "(")
-    numbers: dict[str, int] = {}
-    return _OWN.sub(lambda own: f"_{numbers.setdefault(own[0], len(numbers))}", text)
+        def own(launches: tuple[GridLaunch, ...]) -> tuple[GridLaunch, ...]:
+            return tuple(replace(x, symbol=filled(x.symbol, form.names)) for x in launches)
+
+        name, choice, note = (filled(x, form.names) for x in (self.name, self.choice, self.note))
+        parts = self.device_functions
+        return replace(
+            self,
+            name=name,
+            names=form.names,
+            origin=f"{self.origin} {where}".rstrip(),
+            launches=own(self.launches),
+            device_functions=parts and replace(parts, launches=own(parts.launches)),
+            choice=choice,
+            note=note,
+        )
 
 
 @dataclass(frozen=True)
@@ -188,7 +211,7 @@ class DeviceFunctions:
     headers: tuple[str, ...]
     """Headers to include."""
     text: str
-    """The contents of the kernel's namespace."""
+    """The contents of the kernel's namespace, with holes for names."""
     resident: tuple[int, ...] = ()
     """For each launch, the least number of blocks that a multiprocessor must hold; 0 for any."""
     launches: tuple[GridLaunch, ...] = ()

@@ -4,9 +4,10 @@ A compiler takes 0.15 s to start, to read the headers and to link, as long as fo
 kernels that are not in the cache are grouped into units, each kernel in a namespace of its own, and
 the cores build the units in parallel. Each kernel is found again by itself, whatever it was built
 with: `KEY.so` is another name of its unit's object, and its function is `kernel_KEY`. The key is
-the digest of the kernel's canonical text, so kernels that differ only in names share one function.
-All functions of the headers are inlined always or never, or compiled independently of their callers
-(SHARED), so a kernel's instructions do not depend on its neighbours.
+the digest of the kernel's text without names (`kernels/program/form.py`), so kernels that differ
+only in names share one function. All functions of the headers are inlined always or never, or
+compiled independently of their callers (SHARED), so a kernel's instructions do not depend on its
+neighbours.
 """
 
 from __future__ import annotations

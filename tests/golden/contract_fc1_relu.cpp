@@ -44,6 +44,7 @@ struct Epilogue {
     }
 };
 extern "C" void fc1_relu(void* const* arguments, int, int chunk) {
-  contract::run<Shape>((const float*)arguments[1], (const float*)arguments[0], chunk, Epilogue{(float*)arguments[2], (float*)arguments[3]});
+  contract::run<Shape>((const float*)arguments[1], (const float*)arguments[0], chunk, Epilogue{(float*)arguments[2],
+      (float*)arguments[3]});
 }
 }

@@ -226,3 +226,38 @@ def test_groups_stay_where_memory_suffices_or_time_does_not() -> None:
     whole = compiled("cuda")
     for memory in (whole.plan.peak_bytes, "lean"):
         assert groups(compiled("cuda", memory=memory))
+
+
+def test_members_of_one_form_share_their_functions() -> None:
+    """Gradients of layers that are equal but for names, each with arrays of its own."""
+
+    class Deep(nn.Module):
+        def __init__(self) -> None:
+            self.layers = [nn.Linear(24, 24) for _ in range(4)]
+
+        def forward(self, x: Any) -> Any:
+            for layer in self.layers:
+                x = graphc.tanh(layer(x))
+            return x
+
+    def trained(device: str) -> Any:
+        graphc.seed(0)
+        return graphc.compile(
+            lambda model, x: graphc.mean(model(x) * model(x)),
+            Deep(),
+            graphc.spec((16, 24)),
+            update=optim.SGD(lr=0.5),
+            device=device,
+            precision="tf32",
+        )
+
+    program, reference = trained("sim"), trained("reference")
+    (node,) = groups(program)
+    assert len(kernels_in(node.body)) >= 4
+    assert program.kernels[node.op.kernel].count("_part {") < len(kernels_in(node.body))
+    x = np.random.default_rng(5).normal(size=(16, 24)).astype(np.float32)
+    for _ in range(2):
+        np.testing.assert_allclose(program(x), reference(x), rtol=1e-3)
+    state = reference.state_dict()
+    for name, value in program.state_dict().items():
+        np.testing.assert_allclose(value, state[name], rtol=1e-3, atol=1e-4, err_msg=name)

@@ -195,7 +195,9 @@ def test_tiles_of_tensor_cores_stay_in_registers(arch: str, tmp_path):
         plan = graphc.compile(fn, *specs, device="cuda", streams=1, precision=precision).plan
         made = [k for k in plan.kernels.values() if k.template == "contract"]
         own = f"{precision}_{name}"
-        kernels += [replace(k, source=k.source.replace(k.name, f"{own}_{k.name}")) for k in made]
+        kernels += [
+            replace(k, text=k.source.replace(k.name, f"{own}_{k.name}"), origin="") for k in made
+        ]
     used = [line for k in kernels for line in k.source.splitlines() if "using Tile" in line]
     assert len(set(used)) > 2 and all("TensorCores" in line for line in used)
     usage = build_device(kernels, tmp_path, need_command("nvcc"), arch)

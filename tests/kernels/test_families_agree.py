@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from graphc.kernels.c.lower import serial_nests
+from graphc.kernels.cuda.lower import lower_cuda
 from graphc.kernels.cuda.prefix import prefix as cuda_prefix
 from graphc.kernels.loops.interpret import interpret
 from graphc.kernels.loops.language import Nest
 from graphc.kernels.loops.text import nest_text, parse_nest
-from graphc.kernels.lower import lower
 from graphc.ops.base import Array
 from graphc.ops.fused import KernelNode
 from tests.kernels import cuda_harness
@@ -49,7 +49,7 @@ def on_cuda(node: KernelNode) -> list[Nest]:
     """The nest of a running result on CUDA, which lowering verifies."""
     found: list[Nest] = []
     with patch.object(cuda_prefix, "verify_nest", found.append):
-        lower(node, cuda_harness.TARGET)
+        lower_cuda(node, cuda_harness.TARGET)
     return found
 
 

@@ -15,13 +15,14 @@ from graphc.base.errors import GraphError
 from graphc.base.target import Target
 from graphc.ir import Type, Value
 from graphc.kernels.cpu.contract import kernel_text
+from graphc.kernels.cpu.lower import lower_cpu
 from graphc.kernels.cuda.contract import epilogue as cuda_epilogue
+from graphc.kernels.cuda.lower import lower_cuda
 from graphc.kernels.loops.epilogues import SUMS, epilogue_nest
 from graphc.kernels.loops.interpret import interpret
 from graphc.kernels.loops.language import Nest
 from graphc.kernels.loops.text import nest_text, parse_nest
 from graphc.kernels.loops.verify import verify_nest
-from graphc.kernels.lower import lower
 from graphc.kernels.program.body.names import Pointers
 from graphc.kernels.program.epilogue import Epilogue
 from graphc.ops.base import Array
@@ -53,7 +54,7 @@ def epilogues(node: Any, target: Target) -> list[Epilogue]:
         patch.object(kernel_text, "epilogue_nest", spied),
         patch.object(cuda_epilogue, "epilogue_nest", spied),
     ):
-        lower(node, target)
+        lower_cpu(node, target) if target.device == "cpu" else lower_cuda(node, target)
     return found
 
 

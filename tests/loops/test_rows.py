@@ -13,6 +13,7 @@ import pytest
 
 from graphc.base.errors import GraphError
 from graphc.ir import Layout
+from graphc.kernels.cuda.lower import lower_cuda
 from graphc.kernels.cuda.reduce import run_text
 from graphc.kernels.loops.cached_rows import cache_rows
 from graphc.kernels.loops.interpret import interpret
@@ -22,7 +23,6 @@ from graphc.kernels.loops.rewrites import rows_by
 from graphc.kernels.loops.rows import Rows, find_rows, reduced_shape, row_axes
 from graphc.kernels.loops.text import nest_text, parse_nest
 from graphc.kernels.loops.verify import verify_nest
-from graphc.kernels.lower import lower
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.body.names import Identifiers, Pointers
 from graphc.ops.base import Array
@@ -130,7 +130,7 @@ def test_threads_add_in_the_order_that_their_nest_states(monkeypatch: pytest.Mon
     played, nests = Played(simulator(), nodes), list[Nest]()
     for made in nodes:
         with patch.object(run_text, "verify_nest", nests.append):
-            lower(made, cuda_harness.TARGET)
+            lower_cuda(made, cuda_harness.TARGET)
     for made, nest in zip(nodes, nests, strict=True):
         arrays = arrays_for(made, special=False)
         pointers = Identifiers().pointers(made.op.body)
@@ -142,7 +142,7 @@ def test_every_nest_of_threads_is_parsed_back():
     nests = list[Nest]()
     with patch.object(run_text, "verify_nest", nests.append):
         for made in NODES:
-            lower(made, cuda_harness.TARGET)
+            lower_cuda(made, cuda_harness.TARGET)
     assert len(nests) == len(NODES)
     for nest in nests:
         verify_nest(nest)

@@ -98,7 +98,8 @@ def played_kernels(graph: Graph, kernels: Mapping[str, Kernel]) -> dict[str, Ker
     return {
         value: replace(
             kernel,
-            source=str(number),
+            text=str(number),
+            origin="",
             phases=(CHUNKS, CHUNKS),
             launches=(GridLaunch(kernel.name, (1, 1, 1), (32, 1, 1)),),
         )

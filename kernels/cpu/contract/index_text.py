@@ -5,7 +5,7 @@ In the text `at` holds the logical index along each axis.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from graphc.kernels.program.body.names import identifier
 from graphc.kernels.program.nest import Border, Nest, Read
@@ -110,6 +110,11 @@ def sum_lines(sums: list[tuple[int, int, bool]], nest: Nest) -> list[str]:
 def integers(**values: object) -> str:
     """Integer constants as struct members."""
     return f"    static constexpr int {', '.join(f'{k} = {v}' for k, v in values.items())};"
+
+
+def longs(constants: Mapping[str, object]) -> str:
+    """Wide integer constants as struct members."""
+    return f"    static constexpr long {', '.join(f'{k} = {v}' for k, v in constants.items())};"
 
 
 def constant(name: str, parameters: str, value: str, kind: str = "long") -> str:

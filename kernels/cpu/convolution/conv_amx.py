@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from graphc.base.target import Target
 from graphc.kernels.cpu.contract.epilogue import tile_epilogue
-from graphc.kernels.cpu.contract.index_text import integers
+from graphc.kernels.cpu.contract.index_text import integers, longs
 from graphc.kernels.cpu.contract.kernel_text import functor, setup, sum_parameters
 from graphc.kernels.cpu.contract.tile import FEWEST_CHUNKS, STACK_BYTES, TILE
 from graphc.kernels.cpu.contract.tile_cost import chunk_target
@@ -241,6 +241,6 @@ class _AmxLoops:
                 PATCH_ROOM=self._patch_size(tile),
                 GROUPS=self.groups,
             ),
-            f"    static constexpr long {', '.join(f'{name} = {v}' for name, v in steps.items())};",
+            longs(steps),
             "};",
         ]

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from graphc.base.target import Target
-from graphc.kernels.cpu.contract.index_text import integers
+from graphc.kernels.cpu.contract.index_text import integers, longs
 from graphc.kernels.cpu.contract.tile import FEWEST_CHUNKS, STACK_BYTES, TILE
 from graphc.kernels.cpu.contract.tile_cost import chunk_target
 from graphc.kernels.cpu.convolution.conv_amx import Line, line
@@ -191,6 +191,6 @@ class _AmxGradientLoops:
             integers(ROWS=block.rows, HEIGHT=self._height(block.rows), WIDTH=self.width),
             integers(ROOM=self._plane_size(block.rows), STEPS=self._steps(block.rows)),
             integers(RM=registers, NV=4 // registers, PARTS=self.parts),
-            f"    static constexpr long {', '.join(f'{name} = {v}' for name, v in steps.items())};",
+            longs(steps),
             "};",
         ]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from graphc.base.target import Target
 from graphc.ir import FLOATS
 from graphc.kernels.cpu.contract.epilogue import tile_epilogue
-from graphc.kernels.cpu.contract.index_text import constant, integers
+from graphc.kernels.cpu.contract.index_text import constant, integers, longs
 from graphc.kernels.cpu.contract.kernel_text import functor, setup, sum_parameters
 from graphc.kernels.cpu.contract.tile import TEXT, Cut
 from graphc.kernels.cpu.contract.tile_cost import chunk_target
@@ -226,7 +226,7 @@ class _ChannelLoops:
             integers(N=extents[N], P=extents[P], IMAGES=sizes.images),
             integers(TAPS=extents[S], ROWS_OF_TAPS=extents[R], UNROLL=next(fitting, 1)),
             integers(BLOCKS_OF_C=extents[C] // block, BLOCK_OF_C=block),
-            f"    static constexpr long {', '.join(f'{k} = {v}' for k, v in steps.items())};",
+            longs(steps),
             f"    static constexpr Cut columns[] = {{{columns}}};",
             f"    static constexpr Cut vectors[] = {{{', '.join(vectors)}}};",
             integers(COLUMN_TILES=self.column_tiles, K_TILES=self.k_tiles),

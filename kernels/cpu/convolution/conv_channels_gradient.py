@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from graphc.base.target import Target
-from graphc.kernels.cpu.contract.index_text import integers
+from graphc.kernels.cpu.contract.index_text import integers, longs
 from graphc.kernels.cpu.contract.tile import FEWEST_CHUNKS, STACK_BYTES
 from graphc.kernels.cpu.contract.tile_cost import chunk_target
 from graphc.kernels.cpu.convolution.conv_channels import factor_lines, inside, products_per_step
@@ -206,7 +206,6 @@ class _ChannelGradientLoops:
             steps["X_N"] = 2 * steps["X_ROOM"] // self.block_of_n
             steps["Y_N"] = 2 * steps["Y_ROOM"] // self.block_of_n
             steps["Y_K"] = self.block_of_p * dy.strides[P]
-        long = ", ".join(f"{name} = {value}" for name, value in steps.items())
         return [
             "struct Shape {",
             *factor_lines(self.nest, self.target),
@@ -215,7 +214,7 @@ class _ChannelGradientLoops:
             integers(CHANNELS=sizes.channels, BLOCK_OF_C=lanes if self.laned else 1),
             integers(BLOCK_OF_N=self.block_of_n, BLOCK_OF_P=self.block_of_p, PARTS=self.parts),
             integers(K_TILES=self.k_tiles, GROUPS=self.groups, FINISH_CHUNKS=self.finish_chunks),
-            f"    static constexpr long {long};",
+            longs(steps),
             f"    static constexpr Cut vectors[] = {{{', '.join(vectors)}}};",
             *inside(self.rows, self.columns, (P, R), (Q, S)),
             "};",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from graphc.base.target import Target
 from graphc.kernels.cpu.contract.epilogue import tile_epilogue
-from graphc.kernels.cpu.contract.index_text import integers
+from graphc.kernels.cpu.contract.index_text import integers, longs
 from graphc.kernels.cpu.contract.kernel_text import functor, setup, sum_parameters
 from graphc.kernels.cpu.contract.tile_cost import chunk_target
 from graphc.kernels.cpu.convolution.conv_channels import C, K, N, P, Q, R, S
@@ -178,6 +178,6 @@ def _shape(nest: Nest, chosen: Winograd) -> list[str]:
         "struct Shape {",
         integers(N=n, K=k, P=p, Q=q, C=c, H=height, WIDTH=width, TOP=top, LEFT=left),
         integers(M=chosen.m, GROUP=chosen.group, MR=chosen.rows, NV=vectors, PARTS=chosen.parts),
-        f"    static constexpr long {', '.join(f'{name} = {v}' for name, v in steps.items())};",
+        longs(steps),
         "};",
     ]

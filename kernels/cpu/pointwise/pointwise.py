@@ -18,7 +18,6 @@ from graphc.kernels.cpu.shared.kernel_source import (
     make_kernel,
     program_cost,
     share,
-    wrapped,
 )
 from graphc.kernels.cpu.shared.loop_printer import chunk_lines
 from graphc.kernels.loops.plain import plain_nest
@@ -26,7 +25,7 @@ from graphc.kernels.loops.rewrites import bind, hoist, split_last
 from graphc.kernels.loops.text import form_of
 from graphc.kernels.loops.verify import verify_nest
 from graphc.kernels.program.access import AffineAccess, Domain, access_cost
-from graphc.kernels.program.body.names import Identifiers, Pointers
+from graphc.kernels.program.body.names import Identifiers, Pointers, identifier
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.pieces import space
@@ -173,14 +172,11 @@ class _Function:
     def _slots(self, order: Mapping[Value, int]) -> str:
         """The argument numbers of each nest, one row per nest."""
         rows = [[str(order[v]) for v in p.used.values()] for p in self.parts]
-        names = ", ".join(p.outputs[0].name for p in self.parts)
-        comment = wrapped(f"// {names}", "//   ") if len(rows) > 1 else []
+        names = ", ".join(identifier(p.outputs[0].name) for p in self.parts)
+        comment = f"// {names}\n" if len(rows) > 1 else ""
         width = len(rows[0])
         table = ", ".join(f"{{{', '.join(r)}}}" for r in rows)
-        lines = wrapped(
-            f"static const short slots_{self.name}[][{max(width, 1)}] = {{{table}}};", "  "
-        )
-        return "".join(f"{line}\n" for line in [*comment, *lines])
+        return f"{comment}static const short slots_{self.name}[][{max(width, 1)}] = {{{table}}};\n"
 
 
 def _cut(
@@ -222,8 +218,8 @@ def _pieces_shell(
             rows.append(f"{{{name}, slots_{name}[{slot}], {begin}, {end}}}")
         firsts.append(len(rows))
     tables = [
-        *wrapped(f"static const Piece pieces[] = {{{', '.join(rows)}}};", "  "),
-        *wrapped(f"static const int firsts[] = {{{', '.join(map(str, firsts))}}};", "  "),
+        f"static const Piece pieces[] = {{{', '.join(rows)}}};",
+        f"static const int firsts[] = {{{', '.join(map(str, firsts))}}};",
     ]
     loop = [
         "for (int p = firsts[chunk]; p < firsts[chunk + 1]; p++) {",

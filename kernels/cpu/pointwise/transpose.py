@@ -13,7 +13,7 @@ from graphc.base.target import Target
 from graphc.ir import Node, Type
 from graphc.kernels.cpu.shared.kernel_source import chunk_count
 from graphc.kernels.program.body.names import identifier
-from graphc.kernels.program.kernel import Kernel
+from graphc.kernels.program.kernel import Kernel, origin_of
 from graphc.ops.pointwise.logic import C_TYPES
 
 RUN = 1024
@@ -27,7 +27,8 @@ def lower_relayout(node: Node, target: Target) -> Kernel:
     name = identifier(node.output.name)
     moved = node.inputs[0].type.nbytes + node.output.type.nbytes
     chunks = chunk_count(moved / 20, cut.tiles)
-    return Kernel(name, "transpose", _text(node, name, cut, chunks), phases=(chunks,), bytes=moved)
+    text, origin = _text(name, cut, chunks), origin_of(node)
+    return Kernel(name, "transpose", text, phases=(chunks,), bytes=moved, origin=origin)
 
 
 @dataclass(frozen=True)
@@ -66,10 +67,9 @@ class Conversion:
         return repeats * -(-rows // self.laned.layout.width) * -(-columns // RUN)
 
 
-def _text(node: Node, name: str, cut: Conversion, chunks: int) -> str:
+def _text(name: str, cut: Conversion, chunks: int) -> str:
     laned, tiles = cut.laned, cut.tiles
-    comment = f"// {name}: relayout {node.inputs[0].type} to {node.output.type}  {node.where}"
-    lines = [comment.rstrip(), '#include "cpu/shared/transpose.h"', "using namespace graphc;"]
+    lines = ['#include "cpu/shared/transpose.h"', "using namespace graphc;"]
     if not tiles:
         return "\n".join([*lines, f'extern "C" void {name}(void* const*, int, int) {{}}', ""])
     repeats, rows, columns = cut.matrix

@@ -1,4 +1,4 @@
-"""Print what surrounds the loops of a CPU kernel (provenance, constants, pointers, chunks), and
+"""Print what surrounds the loops of a CPU kernel (header, constants, pointers, chunks), and
 estimate the costs that decide the chunks."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from graphc.kernels.program.body.statement import (
     Statement,
     Store,
 )
-from graphc.kernels.program.kernel import Kernel, moved_bytes
+from graphc.kernels.program.kernel import Kernel, moved_bytes, origin_of
 from graphc.ops.base import Array
 from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
@@ -64,14 +64,13 @@ def make_kernel(
     inplace: tuple[tuple[int, int], ...] = (),
     header: str = "",
 ) -> Kernel:
-    """The kernel whose file is a comment, the header (its template's by default) and the sections
-    in a namespace, where their names hide those of the header."""
+    """The kernel whose file is the header (its template's by default) and the sections in a
+    namespace, where their names hide those of the header."""
     name, template = symbol(node), node.op.template
-    ops = "; ".join(n.op.name for n in node.op.body.nodes)
-    head = wrapped(f"// {name}: {ops}  {node.where}".rstrip(), "//   ")
-    head += [f'#include "cpu/{header or HEADERS[template]}.h"', "using namespace graphc;", ""]
+    head = [f'#include "cpu/{header or HEADERS[template]}.h"', "using namespace graphc;", ""]
     text = "\n".join([*head, f"namespace {name}_space {{", f"{''.join(sections)}}}", ""])
-    return Kernel(name, template, text, phases, workspace, flops, moved_bytes(node), inplace)
+    counts = phases, workspace, flops, moved_bytes(node), inplace
+    return Kernel(name, template, text, *counts, origin=origin_of(node))
 
 
 def entry(node: KernelNode, lines: Sequence[str], phase: str = "") -> str:
@@ -101,18 +100,6 @@ def pointer_lines(
     ]
 
 
-def wrapped(text: str, indent: str) -> list[str]:
-    """`text` in lines of at most 120 columns; all but the first begin with `indent`."""
-    lines, line = [], ""
-    for word in text.split(" "):
-        if line and len(line) + 1 + len(word) > 120:
-            lines.append(line.rstrip())
-            line = indent + word
-        else:
-            line = f"{line} {word}" if line else word
-    return [*lines, line]
-
-
 def domain_text(name: str, domain: Domain) -> str:
     """A C++ struct with the extents of a domain that has a lane axis."""
     extents = ", ".join(map(str, domain.extents))
@@ -131,7 +118,7 @@ def array_text(arrays: Mapping[str, Array]) -> str:
         dtype = dtype_name(array.dtype)
         elements = ", ".join(memory_literal(x, dtype) for x in array.ravel())
         kind = C_TYPES[dtype]
-        lines += wrapped(f"alignas(64) static const {kind} {name}[] = {{{elements}}};", "  ")
+        lines.append(f"alignas(64) static const {kind} {name}[] = {{{elements}}};")
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -13,14 +13,7 @@ namespace graphc {
 #define GRAPHC_WIDE(name)                                                                          \
   INLINE vec<float> name(vec<float> x) { return convert<float>(wide_##name(convert<double>(x))); } \
   INLINE vec<double> name(vec<double> x) { return wide_##name(x); }
-GRAPHC_WIDE(erfc)
-GRAPHC_WIDE(erfcx)
-GRAPHC_WIDE(erfinv)
-GRAPHC_WIDE(ndtri)
-GRAPHC_WIDE(digamma)
-GRAPHC_WIDE(i0e)
-GRAPHC_WIDE(i1e)
-GRAPHC_WIDE(sinc)
+GRAPHC_EACH_SPECIAL(GRAPHC_WIDE)
 #undef GRAPHC_WIDE
 template <int N> INLINE vec<float> polygamma(vec<float> x) {
   return convert<float>(wide_polygamma(N, convert<double>(x)));

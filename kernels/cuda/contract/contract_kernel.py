@@ -47,7 +47,6 @@ from graphc.kernels.cuda.shared.kernel_source import (
     Launches,
     LaunchMode,
     constant_arrays,
-    wrapped,
 )
 from graphc.kernels.program.body.statement import joined
 from graphc.kernels.program.counts import check_counts
@@ -261,7 +260,7 @@ def _shape(schedule: ContractSchedule) -> list[str]:
     table, met = [], ["  static constexpr int taps = 0;"]
     if taps is not None:
         bits = [f"{b:#x}" for b in taps.tiles(tile.m)]
-        table = wrapped("__device__ const unsigned taps_of_tiles[] = {", bits, "};")
+        table = [f"__device__ const unsigned taps_of_tiles[] = {{{', '.join(bits)}}};"]
         met = [
             f"  static constexpr int taps = {taps.count};",
             "  GRAPHC_INLINE static unsigned live_taps(int i) { return taps_of_tiles[i]; }",

@@ -6,7 +6,7 @@ from __future__ import annotations
 from graphc.ir import Graph
 from graphc.kernels.cuda.contract.column_sums import ColumnSums
 from graphc.kernels.cuda.contract.contract import Problem
-from graphc.kernels.cuda.shared.kernel_source import index_type, wrapped
+from graphc.kernels.cuda.shared.kernel_source import index_type
 from graphc.kernels.cuda.shared.load_functors import split_loads
 from graphc.kernels.cuda.shared.runs import RUN, Runs, runs_of
 from graphc.kernels.loops.epilogues import epilogue_nest
@@ -63,7 +63,7 @@ def functor(
         taken = [f"const Run<{element}, {RUN}>& sums", *(["Results& results"] if sums else ())]
         taken += ["const Columns& columns"] if vectors else []
         several = [
-            *wrapped("  GRAPHC_INLINE void operator()(", [*PLACE, *taken], ") const {"),
+            f"  GRAPHC_INLINE void operator()({', '.join((*PLACE, *taken))}) const {{",
             *(line if line[0] == "#" else f"    {line}" for line in text),
             "  }",
         ]
@@ -71,7 +71,7 @@ def functor(
             place = _index(problem, axes[-1], indices[-1], index)
             fields = _columns(runs, indices, place, nest.extents(axes[-1]))
             several += [
-                *wrapped("  GRAPHC_INLINE void operator()(", [*PLACE, taken[0]], ") const {"),
+                f"  GRAPHC_INLINE void operator()({', '.join((*PLACE, taken[0]))}) const {{",
                 "    (*this)(batch, row, column, sums, columns(column));",
                 "  }",
             ]

@@ -11,7 +11,7 @@ takes longest has launches of its own.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 from graphc.kernels.cuda.contract.contract_kernel import (
@@ -31,12 +31,12 @@ from graphc.kernels.cuda.shared.kernel_source import (
     in_namespace,
     include_lines,
     launch_bounds,
+    part_function,
     part_namespace,
-    provenance,
+    shared_parts,
     symbol_of,
-    wrapped,
 )
-from graphc.kernels.program.kernel import GridLaunch, Kernel, moved_bytes
+from graphc.kernels.program.kernel import GridLaunch, Kernel, moved_bytes, origin_of
 from graphc.ops.cost import node_bytes
 from graphc.ops.fused import KernelNode, kernels_in
 
@@ -48,26 +48,28 @@ Member = tuple[Kernel, list[str]]
 
 def lower_group(node: KernelNode) -> Kernel:
     """The kernel of a node whose body's nodes are contractions that read nothing of each other."""
-    nodes = kernels_in(node.body)
+    body, nodes = node.body, kernels_in(node.body)
     kernels = members_of(nodes)
     limit = max(k.launches[0].block[0] for k in kernels if k.template == "contract")
     sizes = (-(-k.workspace // ALIGNMENT) * ALIGNMENT for k in kernels)
     *offsets, workspace = accumulate(sizes, initial=0)
-    numbers = {v: f"p{i}" for i, v in enumerate((*node.inputs, *node.outputs))}
+    numbers = {v: f"p{i}" for i, v in enumerate((*body.inputs, *body.outputs))}
     members = [
         (kernel, [numbers[v] for v in (*n.inputs, *n.outputs)] + own)
         for n, kernel, offset in zip(nodes, kernels, offsets, strict=True)
         for own in [[f"workspace + {offset}"] if kernel.workspace else []]
     ]
     names = [*numbers.values(), *(["workspace"] if workspace else [])]
-    launched = _launches(node, members, limit)
+    owners = shared_parts(kernels)
+    launched = _launches(node, members, limit, owners)
     functions = ["\n".join(_function(names, *each)) for each in launched]
+    distinct = dict.fromkeys(owners.values())
     headers = dict.fromkeys(
-        h for k in kernels if k.device_functions for h in k.device_functions.headers
+        h for k in distinct if k.device_functions for h in k.device_functions.headers
     )
     text = [
-        f"{provenance(node)}\n{include_lines(list(headers))}\n\n{DYNAMIC}",
-        *(part_namespace(k, k.launches[-1]) for k in kernels),
+        f"{include_lines(list(headers))}\n\n{DYNAMIC}",
+        *(part_namespace(k, k.launches[-1]) for k in distinct),
         in_namespace(f"graphc::{symbol_of(node, 'text')}", "\n\n".join(functions)),
     ]
     return Kernel(
@@ -81,6 +83,7 @@ def lower_group(node: KernelNode) -> Kernel:
         launches=tuple(launch for launch, *_ in launched),
         choice="; ".join(f"{k.name}: {k.choice}" for k in kernels if k.choice),
         note="; ".join(f"{k.name}: {k.note}" for k in kernels if k.note),
+        origin=origin_of(node),
     )
 
 
@@ -119,11 +122,11 @@ def _threads(kernel: Kernel, number: int = 0) -> int:
 
 
 def _launches(
-    node: KernelNode, members: Sequence[Member], limit: int
+    node: KernelNode, members: Sequence[Member], limit: int, owners: Mapping[str, Kernel]
 ) -> list[tuple[GridLaunch, int, list[str]]]:
     """The launches, one after another: of the first of all kernels, then of the second; of those
     with at most `limit` threads, then of the others. With them the blocks a multiprocessor shall
-    hold, and the statements."""
+    hold, and the statements, which call the functions of a kernel's equal among the `owners`."""
     found = []
     for number in range(max(len(kernel.launches) for kernel, _ in members)):
         there = [m for m in members if number < len(m[0].launches)]
@@ -132,12 +135,12 @@ def _launches(
         many = [m for m, count in zip(there, threads, strict=True) if count > limit]
         part = "finish" if number else "kernel"
         for each, name in ((few, part), (many, f"{part}_wide")):
-            found += [_launch(symbol_of(node, name), number, each)] if each else []
+            found += [_launch(symbol_of(node, name), number, each, owners)] if each else []
     return found
 
 
 def _launch(
-    symbol: str, number: int, members: Sequence[Member]
+    symbol: str, number: int, members: Sequence[Member], owners: Mapping[str, Kernel]
 ) -> tuple[GridLaunch, int, list[str]]:
     """One of `_launches`, of the launches of this number. What takes its blocks longest comes
     first."""
@@ -151,9 +154,11 @@ def _launch(
         play = f"play_one<{launch.block[0]}, {SHARED_BYTES}, {columns}>"
         place = f"blockIdx.x - {first}" if first else "blockIdx.x"
         lines += [] if last else [f"if (blockIdx.x < {first + blocks})"]
+        owner = owners[kernel.name]
+        function = f"{owner.name}_part::{part_function(owner.launches[number].symbol)}("
         call = [
             f"{'' if last else 'return '}{play}({place}, dynamic_shared, [&](const auto& block) {{",
-            *(f"  {x}" for x in wrapped(f"{kernel.name}_part::{launch.symbol}(", arguments, ");")),
+            f"  {function}{', '.join(arguments)});",
             "});",
         ]
         lines += call if last else textwrap.indent("\n".join(call), "  ").split("\n")

@@ -19,8 +19,9 @@ from graphc.kernels.cuda.shared.kernel_source import (
     entry,
     in_namespace,
     include_lines,
+    part_function,
     part_namespace,
-    wrapped,
+    shared_parts,
 )
 from graphc.kernels.program.joined import (
     COPIED_AT_ONCE,
@@ -54,11 +55,8 @@ def joined_kernel(name: str, parts: Sequence[JoinedStep], arguments: int) -> Ker
     equal text share functions.
     """
     played = {p.kernel.name: p.kernel for p in _flat(parts) if p.kernel}
-    firsts: dict[str, Kernel] = {}
-    shared = {
-        name: firsts.setdefault(k.canonical_device_functions, k) for name, k in played.items()
-    }
-    kernels = {kernel.name: kernel for kernel in firsts.values()}
+    shared = shared_parts(played.values())
+    kernels = {kernel.name: kernel for kernel in shared.values()}
     headers = dict.fromkeys(
         h for k in kernels.values() if k.device_functions for h in k.device_functions.headers
     )
@@ -75,7 +73,6 @@ def joined_kernel(name: str, parts: Sequence[JoinedStep], arguments: int) -> Ker
     function = entry(symbol, bounds, parameters, lines)
     body = "\n".join(["__device__ unsigned joined_word;", "", *function])
     text = [
-        f"// {name}: {', '.join(kernels)}",
         f"{include_lines(list(headers) or ['shared/memory'])}\n\n{DYNAMIC}",
         *spaces,
         in_namespace("graphc", body),
@@ -84,7 +81,14 @@ def joined_kernel(name: str, parts: Sequence[JoinedStep], arguments: int) -> Ker
     launch = GridLaunch(symbol, (most, 1, 1), (THREADS, 1, 1), SHARED_BYTES, multiple=multiple)
     flops, nbytes = (sum(getattr(k, f) for k in played.values()) for f in ("flops", "bytes"))
     return Kernel(
-        symbol, "joined", "\n\n".join(text) + "\n", (), 0, flops, nbytes, launches=(launch,)
+        symbol,
+        "joined",
+        "\n\n".join(text) + "\n",
+        phases=(),
+        flops=flops,
+        bytes=nbytes,
+        launches=(launch,),
+        origin=f"{name}: {', '.join(kernels)}",
     )
 
 
@@ -191,7 +195,7 @@ class _JoinedText:
             "blockIdx.x",
             *(place_text(replace(place, moves=())) for place in part.addresses),
         ]
-        return [f"{kernel.name}_part::Held held;", *wrapped(function, places, ");")]
+        return [f"{kernel.name}_part::Held held;", f"{function}{', '.join(places)});"]
 
     def call(
         self,
@@ -202,7 +206,7 @@ class _JoinedText:
     ) -> list[str]:
         """The call of a part's device function."""
         kernel = self.shared[kernel.name]
-        symbol = kernel.joined_launches[part.launch].symbol
+        symbol = part_function(kernel.joined_launches[part.launch].symbol)
         block = "HoldingBlock(block, held)" if resident else "block"
         found = staged or [None] * len(part.addresses)
         places = [
@@ -212,7 +216,7 @@ class _JoinedText:
         places = [f"NearBlock({block})" if staged else block, *places]
         return [
             "play(dynamic_shared, [&](const auto& block) {",
-            *(f"  {x}" for x in wrapped(f"{kernel.name}_part::{symbol}(", places, ");")),
+            f"  {kernel.name}_part::{symbol}({', '.join(places)});",
             "});",
         ]
 

@@ -6,9 +6,8 @@ from graphc.ir import Node
 from graphc.kernels.cuda.libraries.convolution import convolution_of
 from graphc.kernels.cuda.libraries.product import product_of
 from graphc.kernels.cuda.lower import gaps_of
-from graphc.kernels.cuda.shared.kernel_source import provenance
 from graphc.kernels.program.calls import Call
-from graphc.kernels.program.kernel import Kernel, moved_bytes
+from graphc.kernels.program.kernel import Kernel, moved_bytes, origin_of
 from graphc.kernels.program.nest import contraction_nest
 from graphc.ops.fused import KernelNode
 
@@ -27,7 +26,7 @@ def call_kernel(node: KernelNode, call: Call, library: str, rank: int, workspace
     return Kernel(
         node.op.kernel,
         node.op.template,
-        "\n".join([provenance(node), *lines, ""]),
+        "\n".join([*lines, ""]),
         phases=(),
         workspace=workspace,
         flops=contraction_nest(node.body, lanes=False).flops,
@@ -37,4 +36,5 @@ def call_kernel(node: KernelNode, call: Call, library: str, rank: int, workspace
         rank=rank,
         choice=described,
         note=f"a call of {described}",
+        origin=origin_of(node),
     )

@@ -15,7 +15,6 @@ from graphc.kernels.cuda.shared.kernel_source import (
     constant_arrays,
     index_type,
     memory_order,
-    wrapped,
 )
 from graphc.kernels.cuda.shared.loop_printer import ThreadLoops
 from graphc.kernels.cuda.shared.patch_partition import count
@@ -170,8 +169,8 @@ def _chosen(texts: Sequence[ThreadLoops], first: int) -> list[str]:
     binary search."""
     if len(texts) == 1:
         (text,) = texts
-        assign = wrapped("part = {", tuple(text.memory), "};")
-        return [*assign, f"count = {text.nest.domain.size}, first = {first};"]
+        assign = f"part = {{{', '.join(text.memory)}}};"
+        return [assign, f"count = {text.nest.domain.size}, first = {first};"]
     half = len(texts) // 2
     middle = first + sum(text.blocks for text in texts[:half])
     lower, upper = _chosen(texts[:half], first), _chosen(texts[half:], middle)

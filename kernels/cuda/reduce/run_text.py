@@ -8,7 +8,7 @@ from functools import cached_property
 
 from graphc.ir import Value
 from graphc.kernels.cuda.reduce.reduce import Shape, plain_address, scheduled, values_of
-from graphc.kernels.cuda.shared.kernel_source import delinearize, wrapped
+from graphc.kernels.cuda.shared.kernel_source import delinearize
 from graphc.kernels.loops.rows import Rows
 from graphc.kernels.loops.verify import verify_nest
 from graphc.kernels.program.body.statement import Address, Load, RegisterProgram, Statement
@@ -100,7 +100,7 @@ class RunText:
         functor = [
             f"[&]({self.index} column) {{",
             *(f"  {x}" for x in self._column(RegisterProgram(accesses, {}, {}))),
-            *wrapped(f"  return {name}{{", list(map(self._place, loads)), "};"),
+            f"  return {name}{{{', '.join(map(self._place, loads))}}};",
             "}",
         ]
         return [f"struct {name} {{", *fields, "};"], functor

@@ -1,10 +1,9 @@
-"""Print what surrounds the body of a CUDA kernel: provenance, includes, signature."""
+"""Print what surrounds the body of a CUDA kernel: includes, namespace, signature."""
 
 from __future__ import annotations
 
 import math
-import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from types import MappingProxyType
@@ -25,6 +24,7 @@ from graphc.kernels.program.kernel import (
     Kernel,
     TensorMap,
     moved_bytes,
+    origin_of,
 )
 from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
@@ -142,23 +142,10 @@ def entry(symbol: str, bounds: str, parameters: Sequence[str], lines: Sequence[s
     """The lines of an `extern "C"` kernel with these bounds and `lines` as its body."""
     return [
         f'extern "C" __global__ void {bounds}',
-        *wrapped(f"{symbol}(", parameters, ") {"),
+        f"{symbol}({', '.join(parameters)}) {{",
         *(f"  {line}" for line in lines),
         "}",
     ]
-
-
-def wrapped(head: str, items: Sequence[str], tail: str) -> list[str]:
-    """`head`, the comma-separated items and `tail`, wrapped where they do not fit one line."""
-    indent = " " * (len(head) - len(head.lstrip()) + 4)
-    lines, line = [], head
-    for i, item in enumerate(items):
-        word = item + ("," if i + 1 < len(items) else tail)
-        if len(line) + 1 + len(word) > 96:
-            lines.append(line)
-            line = indent
-        line += word if i == 0 or line == indent else f" {word}"
-    return [*lines, line if items else head + tail]
 
 
 def source(
@@ -178,7 +165,7 @@ def source(
     panels = any(header.startswith("contract/tiles/wgmma") for header in headers)
     includes += f"\n\n{PANELS if panels else DYNAMIC}" if dynamic else ""
     space = f"graphc::{symbol_of(node, 'text')}"
-    return f"{provenance(node)}\n{includes}\n\n{in_namespace(space, body)}\n"
+    return f"{includes}\n\n{in_namespace(space, body)}\n"
 
 
 def join_sections(sections: Sequence[Sequence[str]]) -> str:
@@ -196,19 +183,17 @@ def in_namespace(space: str, body: str) -> str:
     return f"namespace {space} {{\n\n{body}\n\n}}  // namespace {space}"
 
 
+def shared_parts(kernels: Iterable[Kernel]) -> dict[str, Kernel]:
+    """The first of the kernels with the same device functions, by the name of each."""
+    firsts: dict[str, Kernel] = {}
+    return {k.name: firsts.setdefault(k.canonical_device_functions, k) for k in kernels}
+
+
 def part_namespace(kernel: Kernel, last: GridLaunch) -> str:
     """The device functions of a kernel in a namespace of their own, where `Block` is the type of
     the `last` launch's blocks."""
-    assert kernel.device_functions is not None, f"{kernel.name} may be part of a launch"
     block = f"using Block = PartBlock<{last.block[0]}, {SHARED_BYTES}>;"
-    return in_namespace(f"graphc::{kernel.name}_part", f"{block}\n\n{kernel.device_functions.text}")
-
-
-def provenance(node: KernelNode) -> str:
-    """A comment with the kernel's name, its ops and their lines in the user's program."""
-    ops = "; ".join(dict.fromkeys(n.op.name for n in node.leaves))
-    text = " ".join(part for part in (f"{node.op.kernel}: {ops}", str(node.where)) if part)
-    return textwrap.fill(text, 98, initial_indent="// ", subsequent_indent="// ")
+    return in_namespace(f"graphc::{kernel.name}_part", f"{block}\n\n{kernel.device_text}")
 
 
 def constant_arrays(program: RegisterProgram) -> list[str]:
@@ -300,13 +285,12 @@ class Launches:
         bits.
         """
         symbol = symbol_of(self.node, part)
-        if mode is not LaunchMode.JOINED:
-            own = (symbol, self._signature, threads, [*lines], resident, [*maps], cluster)
-            self._own.append(own)
+        own = (symbol, self._signature, threads, [*lines], resident, [*maps], cluster)
+        self._own.append(own)
         if mode is not LaunchMode.ALONE:
             parameters = ("const Own& block", *self._signature.parameters(restrict=False))
-            head = wrapped(f"GRAPHC_INLINE void {symbol}(", parameters, ") {")
-            self._parts.append(["template <class Own>", *head, *(f"  {x}" for x in lines), "}"])
+            head = f"GRAPHC_INLINE void {part_function(symbol)}({', '.join(parameters)}) {{"
+            self._parts.append(["template <class Own>", head, *(f"  {x}" for x in lines), "}"])
         grid, block = (blocks, splits, 1), (threads, 1, 1)
         launch = GridLaunch(symbol, grid, block, shared, owned, maps=(*maps.values(),))
         self._grids.append((launch, resident, mode))
@@ -331,8 +315,8 @@ class Launches:
         `Held`."""
         symbol = f"{self._grids[-1][0].symbol}_hold"
         parameters = ("Held& held", "unsigned block", *self._signature.parameters(restrict=False))
-        head = wrapped(f"GRAPHC_INLINE void {symbol}(", parameters, ") {")
-        self._parts.append([f"using Held = {type};", *head, *(f"  {x}" for x in lines), "}"])
+        head = f"GRAPHC_INLINE void {symbol}({', '.join(parameters)}) {{"
+        self._parts.append([f"using Held = {type};", head, *(f"  {x}" for x in lines), "}"])
 
     def kernel(
         self,
@@ -346,26 +330,35 @@ class Launches:
         """The kernel, with `sections` before its functions.
 
         `block` is the type of the blocks whose work the functions do. Kernels of whole blocks
-        without tickets get device functions for joined launches.
+        without tickets are made of device functions, which joined launches call too.
         """
         alone = [x for x, _, played in self._grids if played is not LaunchMode.JOINED]
         op, dynamic = self.node.op, any(launch.shared_bytes for launch in alone)
         pools = any(n.op.name in WINDOWS for n in self.node.body.nodes)
         headers = [*headers, "shared/window"] if pools and headers else headers
-        parts, kind, given = None, [], []
+        parts, kind, given, shared = None, list[str](), list[str](), sections
         plain = block == "WholeBlock" and all(p is LaunchMode.ALONE for _, p in self._counters)
         if headers and headers[0] in (*JOINABLE, *GROUPABLE) and plain:
-            text = join_sections([*sections, *self._parts])
+            shared = [*sections, *self._parts]
             grids = [(x, resident) for x, resident, p in self._grids if p is not LaunchMode.ALONE]
             others = tuple(x for x, _ in grids) if self._counters else ()
-            parts = DeviceFunctions(tuple(headers), text, tuple(r for _, r in grids), others)
+            resident = tuple(r for _, r in grids)
+            parts = DeviceFunctions(tuple(headers), join_sections(shared), resident, others)
         if headers and headers[0] in (*JOINABLE, *TENSOR_HEADERS):
             kind, given = [f"using Block = {block};"], ["const Block block;"]
-        functions = (
-            kernel_text(symbol, signature, threads, [*given, *lines], *rest)
-            for symbol, signature, threads, lines, *rest in self._own
-        )
-        whole = [kind, [line for line, _ in self._counters], *sections, *functions]
+        functions = []
+        for (symbol, signature, threads, lines, *rest), (_, _, played) in zip(
+            self._own, self._grids, strict=True
+        ):
+            if played is LaunchMode.JOINED:
+                continue
+            if parts is not None and played is LaunchMode.EITHER:
+                arguments = ", ".join(("Block()", *signature.names()))
+                lines = [f"{part_function(symbol)}({arguments});"]
+            else:
+                lines = [*given, *lines]
+            functions.append(kernel_text(symbol, signature, threads, lines, *rest))
+        whole = [kind, [line for line, _ in self._counters], *shared, *functions]
         return Kernel(
             op.kernel,
             op.template,
@@ -380,7 +373,13 @@ class Launches:
             choice=choice,
             note=note,
             draws_tickets=bool(self._counters),
+            origin=origin_of(self.node),
         )
+
+
+def part_function(symbol: str) -> str:
+    """The device function of a launch, which does the work of a block."""
+    return f"{symbol}_part"
 
 
 def symbol_of(node: KernelNode, part: str = "kernel") -> str:

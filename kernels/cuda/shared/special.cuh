@@ -10,14 +10,7 @@ namespace graphc {
 #define GRAPHC_WIDE(name)                                                                  \
   GRAPHC_INLINE float name(float x) { return static_cast<float>(wide_##name<double>(x)); } \
   GRAPHC_INLINE double name(double x) { return wide_##name(x); }
-GRAPHC_WIDE(erfc)
-GRAPHC_WIDE(erfcx)
-GRAPHC_WIDE(erfinv)
-GRAPHC_WIDE(ndtri)
-GRAPHC_WIDE(digamma)
-GRAPHC_WIDE(i0e)
-GRAPHC_WIDE(i1e)
-GRAPHC_WIDE(sinc)
+GRAPHC_EACH_SPECIAL(GRAPHC_WIDE)
 #undef GRAPHC_WIDE
 GRAPHC_INLINE float lgamma(float x) { return static_cast<float>(wide_lgamma<double>(x)); }
 GRAPHC_INLINE double lgamma(double x) { return ::lgamma(x); }

@@ -11,6 +11,11 @@ from functools import cached_property
 from graphc import ir
 from graphc.ir import Graph, Value
 
+OPEN, CLOSE = "\u01c1", "\u01c2"
+"""What surrounds a number that stands for a name (form.py): letters, as in other names, but of no
+identifier."""
+_OTHERS = re.compile(f"[^0-9A-Za-z{OPEN}{CLOSE}]+")
+
 
 class Identifiers:
     """Assigns unique C identifiers, as close to the values' own names as C allows."""
@@ -39,6 +44,7 @@ class Pointers(dict[Value, str]):
 
 @functools.lru_cache(maxsize=4096)
 def identifier(name: str) -> str:
-    """`name` as a C identifier without double or outer underscores: d.conv1 -> d_conv1."""
-    plain = re.sub(r"[^0-9A-Za-z]+", "_", name).strip("_") or "value"
+    """`name` as a C identifier without double or outer underscores: d.conv1 -> d_conv1. A
+    number that stands for a name stays as it is."""
+    plain = _OTHERS.sub("_", name).strip("_") or "value"
     return f"v{plain}" if plain[0].isdigit() or keyword.iskeyword(plain) else plain
