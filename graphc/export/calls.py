@@ -87,12 +87,7 @@ class _Calls:
         text = base
         if offset:
             text += f" {'-' if offset < 0 else '+'} {abs(offset)}"
-        for depth, (loop, move) in enumerate(zip(around, place.moves, strict=False)):
-            if move.stride and move.period > 1:
-                t = f"t{depth}" if loop.count <= move.period else f"t{depth} % {move.period}"
-                sign = "-" if move.stride < 0 else "+"
-                text += f" {sign} {abs(move.stride)} * (ptrdiff_t)({t})"
-        return text
+        return text + moved(place, around)
 
     def base(self, place: Place) -> tuple[str, int]:
         """The expression of a place's memory, and the offset in it."""
@@ -107,3 +102,17 @@ class _Calls:
             return f"(char*)inputs->{inputs[place.index].symbol}", place.offset
         output = self.function.outputs[place.index - len(inputs)]
         return f"(char*)outputs->{output.symbol}", place.offset
+
+
+def moved(place: Place, around: Sequence[Loop]) -> str:
+    """Return how a place moves with the loops around it, as what is added to an address.
+
+    The iterations are `t0`, `t1`, ..., the outermost first.
+    """
+    text = ""
+    for depth, (loop, move) in enumerate(zip(around, place.moves, strict=False)):
+        if move.stride and move.period > 1:
+            t = f"t{depth}" if loop.count <= move.period else f"t{depth} % {move.period}"
+            sign = "-" if move.stride < 0 else "+"
+            text += f" {sign} {abs(move.stride)} * (ptrdiff_t)({t})"
+    return text
