@@ -254,7 +254,7 @@ def test_a_state_is_that_of_any_target(tmp_path: Path) -> None:
         (
             {"target": "sparc"},
             "export: target expected one of x86-64, x86-64-avx2, x86-64-avx512, aarch64, wasm32, "
-            "riscv64, cortex-m, got 'sparc'",
+            "riscv64, cortex-m, cuda, or a GPU such as sm_90a, got 'sparc'",
         ),
         ({"name": "a-b"}, "export: name expected an identifier of C such as model, got 'a-b'"),
         (
@@ -289,7 +289,7 @@ def test_what_cannot_be_exported(tmp_path: Path) -> None:
     refused(
         graphc.compile(square, X, device="sim"),
         "export: function was compiled for sim: only programs of the CPU and the reference can be "
-        'exported: compile with device="cpu"',
+        'exported for a CPU: compile with device="cpu", or export for "cuda"',
     )
     refused(
         graphc.compile(square, graphc.spec(("n", 3)), device="cpu"),

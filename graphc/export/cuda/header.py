@@ -67,7 +67,7 @@ def _header(module: CudaModule) -> Iterator[str]:
         "UPPER": upper,
         "NAME": name,
     }
-    yield filled(native("cuda_head.h"), words).rstrip("\n")
+    yield filled(native("cuda_interface.h.in"), words).rstrip("\n")
     if module.weights_in_code:
         yield "/* The weights, in weights.c. */"
         yield f"extern const unsigned char {name}_weights[{upper}_WEIGHTS_BYTES];"

@@ -56,8 +56,9 @@ class CudaKernels:
     def images(
         self, archs: Sequence[str], flush: bool, where: Mapping[str, str]
     ) -> dict[str, bytes]:
-        """The fat binaries by the stems of their files. Raises CompileError, with the user's line
-        by the name of the kernel in `where`.
+        """Return the fat binaries by the stems of their files.
+
+        Raises CompileError, with the user's line by the name of the kernel in `where`.
         """
 
         def compiled(kernel: Kernel) -> bytes:

@@ -118,6 +118,7 @@ def selftest_text(module: CudaModule, test: SelfTest) -> str:
         ),
         "ALL_STATE": "\n".join(_state(module, test)),
         "EXPECTED_BYTES": str(len(expected_bytes(test))),
+        "NUMBER_OF_CALLS": str(len(test.calls)),
         "TOLERANCE": f"{tolerance:g}",
         "COMPUTED_BY": test.where,
         "MADE_BY": module.version,

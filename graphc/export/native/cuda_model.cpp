@@ -70,6 +70,9 @@ PLAYS
 int NAME_init(NAME* model, int gpu, const void* weights, size_t size) {
   if (!model || !weights) return UPPER_ERROR_NULL;
   model->player = nullptr;
+  const int intact = examined((const unsigned char*)weights, size, STATE_KIND, state_digest,
+                              UPPER_STATE_BYTES);
+  if (intact != UPPER_OK) return intact;
 CHECK_CONSTANTS  void* memory = nullptr;
   if (posix_memalign(&memory, 64, sizeof(Host))) return UPPER_ERROR_MEMORY;
   Host& host = *new (memory) Host{};

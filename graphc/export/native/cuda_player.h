@@ -35,8 +35,8 @@ constexpr int most_arguments = 512;
 // A value of state on the host, row-major, and on the GPU, where an axis of `extent` elements may be
 // cut into blocks of `width`, within which it varies fastest.
 struct Piece {
-  size_t host, device;       // offsets in bytes
-  size_t item;               // bytes of an element
+  size_t host, device;  // offsets in bytes
+  size_t item;          // bytes of an element
   size_t before, extent, behind, width;
 
   size_t blocks() const { return width ? (extent + width - 1) / width : 0; }
@@ -134,7 +134,9 @@ class Player {
   void copy_to(CUdeviceptr to, const void* from, size_t bytes) {
     if (bytes && good()) check(cuMemcpyAsync(to, (CUdeviceptr)from, bytes, streams_[0]));
   }
-  void copy_from(void* to, CUdeviceptr from, size_t bytes) { copy_to((CUdeviceptr)to, (const void*)from, bytes); }
+  void copy_from(void* to, CUdeviceptr from, size_t bytes) {
+    copy_to((CUdeviceptr)to, (const void*)from, bytes);
+  }
 
   // Wait for what was issued.
   void finish() {
@@ -237,11 +239,10 @@ class Player {
   void count_blocks(int number) {
     const Joined& j = Plan::joined[number];
     int resident = 0, multiprocessors = 0;
-    check(cuOccupancyMaxActiveBlocksPerMultiprocessor(&resident, functions_[j.launch.function],
-                                                      (int)j.launch.block[0],
-                                                      j.launch.shared_bytes));
-    check(cuDeviceGetAttribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
-                               device_));
+    check(cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        &resident, functions_[j.launch.function], (int)j.launch.block[0], j.launch.shared_bytes));
+    check(
+        cuDeviceGetAttribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device_));
     if (!good()) return;
     const unsigned each = (unsigned)resident < j.each ? (unsigned)resident : j.each;
     const unsigned most = each * (unsigned)multiprocessors;

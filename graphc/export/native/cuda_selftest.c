@@ -15,6 +15,7 @@ static size_t at;       /* the next expected byte */
 static int again;       /* whether the calls are made again */
 static int results, equal;
 static double furthest;
+static unsigned checksum; /* of the state after the calls, as it is saved */
 MEMORY_OF_CALLS
 
 static int failed(int error) {
@@ -93,6 +94,7 @@ static int calls(void) {
 ALL_CALLS
     const unsigned char* saved = NAME_save(&model);
     if (!saved) return failed(1), -1;
+    checksum = saved[12] | saved[13] << 8 | saved[14] << 16 | (unsigned)saved[15] << 24;
 ALL_STATE
   }
   NAME_close(&model);
@@ -108,6 +110,7 @@ int main(int count, char** words) {
   printf("%d of %d results have the bits of COMPUTED_BY; the others are %g apart at most\n", equal,
          results, furthest);
   printf("%d results are wrong, or have other bits when they are computed again\n", wrong);
+  printf("after %d calls: state %08x\n", NUMBER_OF_CALLS, checksum);
   printf("memory: %d bytes of arena, %d of state, %d of weights\n", UPPER_ARENA_BYTES,
          UPPER_DEVICE_STATE_BYTES, UPPER_WEIGHTS_BYTES);
   return wrong != 0;

@@ -1,4 +1,4 @@
-/* What the inputs of calls are filled with. */
+// What the self-test of an export fills inputs with.
 #ifdef __GNUC__
 #define UNUSED __attribute__((unused))
 #else
