@@ -98,7 +98,8 @@ def _check(module: Module) -> str:
             f"`MAIN=/path/of/main.c sh build.sh` builds `build/{name}.elf`, which runs the `main` "
             "of that file instead. `cortex_m.h` has functions that print, and one for the stack."
         )
-    return f"`build/{name}_selftest {name}.weights` checks them."
+    more = f"; `build/{name}_selftest {name}.weights 4` does so on four threads"
+    return f"`build/{name}_selftest {name}.weights` checks them{more if module.threads else ''}."
 
 
 def _constants(module: Module) -> str:

@@ -161,12 +161,17 @@ def _lines(module: Module, test: SelfTest) -> Iterator[str]:
     yield ""
     yield "#ifndef SELFTEST_LIBRARY"
     yield "#include <stdio.h>"
+    if module.threads:
+        yield "#include <stdlib.h>"
     yield "#endif"
     yield ""
     yield _HELPERS
     yield native("fill.h")
     yield f"_Alignas(64) static unsigned char arena[{upper}_ARENA_BYTES];"
     yield f"_Alignas(64) static unsigned char state[{upper}_STATE_BYTES];"
+    if module.threads:
+        yield f"_Alignas(64) static unsigned char pool[{upper}_POOL_BYTES];"
+        yield "static int threads = 1;"
     for function in module.functions:
         for side, ports in function.sides:
             for port in ports:
@@ -176,21 +181,26 @@ def _lines(module: Module, test: SelfTest) -> Iterator[str]:
     yield from _tables(test)
     yield ""
     yield "/* The calls that differ, and the checksum of the state after the last one; -1 if the"
-    yield "   weights are refused. */"
+    yield "   weights are refused, -2 if the system has not so many threads. */"
     yield (
         f"int {name}_selftest(const void* weights, size_t size, uint32_t* checksums, int* calls) {{"
     )
     yield f"  {name} model;"
     yield "  int wrong = 0;"
     yield f"  if ({name}_init(&model, arena, state, weights, size) != {upper}_OK) return -1;"
+    if module.threads:
+        yield f"  if (threads > 1 && {name}_start(&model, pool, threads) < threads) return -2;"
     for number, call in enumerate(test.calls):
         yield from _call(module, number, call)
+    if module.threads:
+        yield f"  {name}_stop(&model);"
     yield f"  *calls = {len(test.calls)};"
     yield "  return wrong;"
     yield "}"
     yield ""
     coded = module.weights_in_code
-    main = _MAIN.replace("READ", _FROM_CODE if coded else _FROM_FILE)
+    main = _MAIN.replace("LOADED", _FROM_CODE if coded else _FROM_FILE)
+    main = main.replace("COUNTED", _THREADS if module.threads else "")
     found = f"{name}_weights" if coded else "weights"
     count = str(len(test.calls))
     yield filled(main, {"NAME": name, "UPPER": upper, "FOUND": found, "CALLS": count})
@@ -267,11 +277,12 @@ static uint32_t checksum(uint32_t sum, const void* data, size_t count) {
 """
 _MAIN = r"""#ifndef SELFTEST_LIBRARY
 int main(int count, char** words) {
-READ
-  static uint32_t checksums[CALLS];
+LOADED
+COUNTED  static uint32_t checksums[CALLS];
   int calls = 0;
   const int wrong = NAME_selftest(FOUND, size, checksums, &calls);
-  if (wrong < 0) return fprintf(stderr, "the weights are refused\n"), 2;
+  if (wrong < 0)
+    return fprintf(stderr, wrong == -1 ? "the weights are refused\n" : "no more threads\n"), 2;
   for (int i = 0; i < calls; i++) printf("call %d: state %08x\n", i, (unsigned)checksums[i]);
   printf("%d of %d calls have the same bits\n", calls - wrong, calls);
   printf("memory: %d bytes of arena, %d of state, %d of weights\n", UPPER_ARENA_BYTES,
@@ -279,6 +290,8 @@ READ
   return wrong != 0;
 }
 #endif
+"""
+_THREADS = r"""  threads = count > 2 ? atoi(words[2]) : 1;
 """
 _FROM_FILE = r"""  static unsigned char weights[UPPER_WEIGHTS_BYTES];
   const char* path = count > 1 ? words[1] : "NAME.weights";

@@ -7,16 +7,16 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import graphc
 from benchmarks.exported import run
-from benchmarks.exported_models import MODELS, loss
+from benchmarks.exported_models import training_step
 from graphc.runtime.sim.build import compile_text, simulator_object
 from tests.tools import missing, need_command
 from tools.driver_stub import build_stub, find_headers
@@ -88,22 +88,25 @@ def said(program: Path, **more: str) -> str:
     ).stdout
 
 
-@pytest.fixture(autouse=True)
-def kernels_for_the_simulator(monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def simulated_kernels() -> Iterator[None]:
     """Exports have kernels for the simulated GPU where there would be fat binaries."""
-    monkeypatch.setattr(KERNELS, "compile_fatbin", simulated)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KERNELS, "compile_fatbin", simulated)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def kernels_for_the_simulator() -> Iterator[None]:
+    """As `simulated_kernels`, for all tests of a module that imports this."""
+    with simulated_kernels():
+        yield
 
 
 def step_of(name: str, device: str, streams: int) -> tuple[Any, Any]:
     """The training step of a model of `exported_models`, and the arrays of its calls."""
-    make, rule, batches = MODELS[name]
-    graphc.seed(0)
-    arrays = batches()
-    specs = [graphc.spec(array.shape, array.dtype) for array in arrays[0]]
-    options: dict[str, Any] = {"update": rule(lr=0.02), "device": device}
-    if device != "cpu":
-        options["streams"] = streams
-    return graphc.compile(loss, make(), *specs, **options), arrays
+    options = {} if device == "cpu" else {"streams": streams}
+    return training_step(name, device=device, **options)
 
 
 def all_equal(lines: list[str]) -> bool:

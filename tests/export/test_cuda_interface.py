@@ -28,7 +28,7 @@ from tests.export.fake_gpu import (
     said,
     selftest,
     settings,
-    simulated,
+    simulated_kernels,
     step_of,
 )
 from tests.tools import need_command, need_nvcc
@@ -102,8 +102,7 @@ CODES = {name.removeprefix("ERROR_"): str(n) for n, (name, _) in enumerate(GPU_E
 
 @pytest.fixture(scope="module")
 def program_of_errors(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(KERNELS, "compile_fatbin", simulated)
+    with simulated_kernels():
         folder = tmp_path_factory.mktemp("errors") / "made"
         small(streams=2).export(folder, "cuda", name="net", calls=2)
         assert all_equal(selftest(folder, "net"))
@@ -220,7 +219,7 @@ def test_nvcc_compiles_the_kernels_and_cmake_builds_it(
     this machine."""
     need_nvcc()
     need_command("cmake")
-    monkeypatch.undo()
+    monkeypatch.setattr(KERNELS, "compile_fatbin", compile_fatbin)
     folder = tmp_path / "made"
     model = nn.Linear(3, 2)
     graphc.compile(model, X, device="cuda").export(folder, "cuda", name="net", calls=1)
@@ -302,7 +301,6 @@ def test_a_filter_under_two_layouts(tmp_path: Path) -> None:
 
 
 def test_without_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
     monkeypatch.setenv("PATH", "")
     program = graphc.compile(lambda x: x + 1, X, device="cuda")
     message = "no nvcc on the PATH: it makes the kernels of several architectures"
