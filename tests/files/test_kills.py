@@ -109,9 +109,12 @@ def test_processes_load_with_one_empty_cache_while_some_are_killed(tmp_path: Pat
 def test_processes_build_into_one_empty_cache_while_some_are_killed(
     rounds: int, tmp_path: Path
 ) -> None:
-    with cached_files.open_folder("cpu") as built:
-        player = built.parent
-    shutil.copytree(player, tmp_path / "cache", ignore=shutil.ignore_patterns("*.plan", "tmp*"))
+    built = tmp_path / "cache" / "cpu"
+    built.mkdir(0o700, parents=True)
+    with cached_files.open_folder("cpu") as folder:
+        for kind in ("player-*", "prebuilt-*", "*.o"):
+            for path in folder.glob(kind):
+                shutil.copy2(path, built)
     environment = {"GRAPHC_CACHE_DIR": str(tmp_path / "cache"), "GRAPHC_PLAN_CACHE": "1"}
     words = ("-m", "tests.files.killed_builds", str(rounds), str(tmp_path / "cache"))
     said = run_python(*words, environment=environment)
