@@ -31,8 +31,8 @@ bench: $(VENV)/.test  ## compare with PyTorch where it is installed
 gpu-check:       ## check and measure on a GPU; WHEELS=folder of packages where there is no network
 	$(PYTHON) -m tools.gpu_check $(if $(WHEELS),--wheels $(WHEELS)) $(ARGS)
 
-wheel: $(VENV)/.test  ## a wheel for this platform in dist, with the player and prebuilt kernels inside
-	$(BIN)/python -m tools.build_wheel dist
+wheel: $(VENV)/.test  ## a wheel in dist, with compiled objects inside; ARGS="--machine aarch64"
+	$(BIN)/python -m tools.build_wheel dist $(ARGS)
 
 lint: $(VENV)/.dev  ## ruff, mypy and clang-format
 	$(BIN)/ruff format --check .

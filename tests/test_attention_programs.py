@@ -27,6 +27,7 @@ def seen(*shape: int) -> Array:
 
 
 Q, K, V = (2, 4, 21, 8), (2, 4, 37, 8), (2, 4, 37, 5)
+ONE = (2, 4, 1, 8)
 CASES: dict[str, tuple[tuple[tuple[int, ...], ...], dict[str, Any]]] = {
     "plain": ((Q, K, V), {}),
     "causal": ((Q, K, V), {"is_causal": True, "scale": 0.7}),
@@ -42,6 +43,12 @@ CASES: dict[str, tuple[tuple[tuple[int, ...], ...], dict[str, Any]]] = {
         ((1, 1, 70, 4), (1, 1, 70, 4), (1, 1, 70, 3)),
         {"is_causal": True},
     ),
+    "one query": ((ONE, K, V), {"attn_mask": seen(2, 4, 1, 37)}),
+    "one query of groups": (
+        (ONE, (2, 2, 37, 8), (2, 2, 37, 5)),
+        {"enable_gqa": True, "attn_mask": normal(1, 4, 1, 37, seed=4), "scale": 0.7},
+    ),
+    "one query without heads": ((ONE[2:], K[1:], V[1:]), {"attn_mask": seen(4, 1, 37)}),
     "many features": (((1, 1, 3, 300), (1, 1, 4, 300), (1, 1, 4, 2)), {"is_causal": True}),
 }
 

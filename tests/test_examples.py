@@ -17,6 +17,7 @@ TESTED = {
     "char_lstm",
     "digits",
     "export_cpp",
+    "gpt_text",
     "inspect_stages",
     "mlp",
     "own_layer",
@@ -48,6 +49,18 @@ def test_char_lstm_learns_and_writes(capsys):
     assert bits < 5.3  # of 6.6 at first
     assert re.fullmatch(r"step +60: [\d.]+ bits per character, [\d.]+ ms per step", lines[10])
     assert len("\n".join(lines[11:])) == 40
+
+
+def test_gpt_text_learns_and_goes_on_with_all_prompts(capsys, monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    gpt = load("gpt_text")
+    small = ["--steps", "40", "--features", "32", "--layers", "2", "--sample", "20"]
+    assert gpt.main(small) < 5.5  # of 6.6 at first
+    output = capsys.readouterr().out
+    assert re.search(r"^[\d,]+ characters per second, 4 at a time$", output, re.MULTILINE)
+    written = output.split("---\n")[1:]
+    for prompt, text in zip(gpt.PROMPTS, written, strict=True):
+        assert text.startswith(prompt) and len(text) == len(prompt) + 20 + 1
 
 
 def test_resume_goes_on_with_the_same_bits(tmp_path, capsys):

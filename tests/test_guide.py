@@ -96,13 +96,14 @@ def test_sums_of_gradients_update_as_one_large_batch(page: ModuleType) -> None:
     """And tokens made one at a time are those of attention over the whole text."""
     wanted = ("", "Between gradients and update", "Generation with a cache")
     run(page, [code for code in blocks("docs/guide.md") if code[0] in wanted])
-    x, width = page.data[:4], 8
+    x, heads = page.data[:6], page.attention.heads
     made = x @ page.attention.make.weight.numpy().T + page.attention.make.bias.numpy()
-    query, key, value = np.split(made, 3, axis=1)
-    scores = np.where(np.tril(np.ones((4, 4))) > 0, query @ key.T / np.sqrt(width), -np.inf)
-    weights = np.exp(scores - scores.max(1, keepdims=True))
-    right = weights / weights.sum(1, keepdims=True) @ value
-    np.testing.assert_allclose(np.stack(page.made), right, rtol=1e-5, atol=1e-6)
+    query, key, value = np.moveaxis(made.reshape(6, 3, heads, -1), (1, 2), (0, 1))
+    scores = query @ key.swapaxes(1, 2) / np.sqrt(query.shape[-1])
+    scores = np.where(np.tril(np.ones((6, 6))) > 0, scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    right = (weights / weights.sum(-1, keepdims=True) @ value).swapaxes(0, 1).reshape(6, -1)[3:]
+    np.testing.assert_allclose(np.concatenate(page.made)[:, 0], right, rtol=1e-5, atol=1e-6)
 
     plain = [nn.Linear(8, 3) for _ in range(2)]
     plain[1].load_state_dict(plain[0].state_dict())

@@ -162,10 +162,26 @@ def test_a_wheel_with_objects_needs_no_compiler(isas: tuple[str, ...], tmp_path:
     assert losses == {tuple(own)}
 
 
+@pytest.mark.slow
+def test_a_wheel_for_another_machine_has_its_objects(tmp_path: Path, monkeypatch) -> None:
+    """Objects of ARM64, by a cross compiler; a Python of ARM64 gets its bits from them."""
+    need_module("hatchling")
+    need_module("ziglang")
+    monkeypatch.delenv("CXX", raising=False)
+    wheel = build_wheel(tmp_path / "dist", machine="aarch64")
+    assert wheel.name.endswith("-py3-none-manylinux_2_17_aarch64.whl")
+    site = tmp_path / "site"
+    zipfile.ZipFile(wheel).extractall(site)
+    paths = shipped.player("aarch64").path, shipped.prebuilt("neon", "aarch64").path
+    for path in paths:
+        header = (site / path.relative_to(ROOT)).read_bytes()[:20]
+        assert header[:4] == b"\x7fELF" and int.from_bytes(header[18:20], "little") == 183
+
+
 def test_a_wheel_of_other_sources_is_not_used(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(shipped, "SHIPPED", tmp_path)
     path = shipped.player().path
     path.touch()
-    assert shipped.found([shipped.player()]) == path
+    assert shipped.player_of_this_machine() == path
     monkeypatch.setattr(shipped, "LIBRARY_FLAGS", (*shipped.LIBRARY_FLAGS, "-g"))
-    assert shipped.found([shipped.player()]) is None
+    assert shipped.player_of_this_machine() is None

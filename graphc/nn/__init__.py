@@ -8,6 +8,7 @@ from graphc.nn.layers.activation import *
 from graphc.nn.layers.adaptive_pooling import *
 from graphc.nn.layers.attention import *
 from graphc.nn.layers.batch_norm import *
+from graphc.nn.layers.cache import *
 from graphc.nn.layers.convolution import *
 from graphc.nn.layers.dropout import *
 from graphc.nn.layers.embedding import *

@@ -78,7 +78,7 @@ _adopted: list[Path] = []
 def _player() -> ctypes.CDLL:
     if _adopted:
         return ctypes.CDLL(str(_adopted[0]))
-    path = shipped.found([shipped.player()])
+    path = shipped.player_of_this_machine()
     if path is None or any(is_built(source, _headers()) for source in _sources()):
         return _built()
     _begin_own()

@@ -139,10 +139,12 @@ def cpu_features() -> tuple[str, ...]:
         description = Path("/proc/cpuinfo").read_text()
     except OSError:
         description = ""
-    pattern = r"^(flags|Features|vendor_id|cpu family|model|CPU part)\s*:(.*)$"
+    # An emulator of another machine may show what the CPU below it reports.
+    sets = "flags" if platform.machine() in ("x86_64", "AMD64") else "Features"
+    pattern = rf"^({sets}|vendor_id|cpu family|model|CPU part)\s*:(.*)$"
     seen = set()
     for key, value in re.findall(pattern, description, re.MULTILINE):
-        if key in ("flags", "Features"):
+        if key == sets:
             words.update(value.split())
         elif key not in seen:
             words.add(f"{key}={value.strip()}")

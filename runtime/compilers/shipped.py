@@ -1,8 +1,8 @@
 """Shared objects that a wheel brings, for machines that have built none of their own.
 
 `tools/build_wheel.py` builds them: the player, without the Python module that speeds up calls, and
-the library of prebuilt kernels once for each instruction set. They have the bits of those that a
-machine builds. A checkout has none.
+the library of prebuilt kernels once for each instruction set of a kind of machine, x86-64 or ARM64.
+They have the bits of those that a machine builds. A checkout has none.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphc.base.config import INSTRUCTION_SETS
 from graphc.runtime.compilers.shared_objects import (
     FLAGS,
     KERNEL_HEADERS,
@@ -34,12 +33,32 @@ LIBRARY_FLAGS = tuple("-O2" if flag == "-O3" else flag for flag in FLAGS)
 matter, and their versions would take a third of the library's build. The bits are the same."""
 SHIPPED = Path(__file__).parents[1] / "shipped"
 """The folder of the objects in an installed package."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """CPUs that a library is for."""
+
+    lanes: int
+    """The float32 in a vector of its kernels."""
+    flags: tuple[str, ...] = ()
+    """Flags that choose such CPUs, where they have more than every CPU of the kind."""
+    needs: tuple[str, ...] = ()
+    """What the system reports of such a CPU."""
+
+
 LEVELS = {
-    "sse2": ("x86-64", ()),
-    "avx2": ("x86-64-v3", ("avx2", "fma", "bmi2", "f16c")),
-    "avx512": ("x86-64-v4", ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")),
+    "x86_64": {
+        "sse2": Level(4, ("-march=x86-64",)),
+        "avx2": Level(8, ("-march=x86-64-v3",), ("avx2", "fma", "bmi2", "f16c")),
+        "avx512": Level(
+            16, ("-march=x86-64-v4",), ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
+        ),
+    },
+    "aarch64": {"neon": Level(4)},
 }
-"""What compilers call a CPU with each instruction set, and what such a CPU has."""
+"""The instruction sets that wheels have libraries for, by kind of machine; the first is the one
+that every such machine has."""
 
 
 @dataclass(frozen=True)
@@ -61,16 +80,17 @@ class Shipped:
         return SHIPPED / f"{self.name}-{digest}.so"
 
 
-def player() -> Shipped:
-    """The player for any CPU of this machine's kind."""
-    flags = (*_portable("sse2"), f"-I{PLAYER_SOURCE.parent}", *PLAYER_FLAGS)
+def player(machine: str = platform.machine()) -> Shipped:
+    """The player for any CPU of a kind of machine."""
+    baseline = next(iter(LEVELS[machine].values()))
+    flags = (*_portable(baseline), f"-I{PLAYER_SOURCE.parent}", *PLAYER_FLAGS)
     return Shipped("player", (PLAYER_SOURCE,), flags, headers_digest(PLAYER_SOURCE.parent))
 
 
-def prebuilt(isa: str) -> Shipped:
-    """The library of prebuilt kernels for an instruction set."""
-    lanes = f"-DGRAPHC_LANES={INSTRUCTION_SETS[isa]}"
-    flags = (*_portable(isa), lanes, f"-I{KERNEL_HEADERS}")
+def prebuilt(isa: str, machine: str = platform.machine()) -> Shipped:
+    """The library of prebuilt kernels for an instruction set of a kind of machine."""
+    level = LEVELS[machine][isa]
+    flags = (*_portable(level), f"-DGRAPHC_LANES={level.lanes}", f"-I{KERNEL_HEADERS}")
     sources = tuple(sorted(LIBRARY_SOURCES.glob("*.cpp")))
     return Shipped(f"prebuilt-{isa}", sources, flags, library_headers(LIBRARY_SOURCES))
 
@@ -80,23 +100,33 @@ def library_headers(folder: Path) -> str:
     return f"{kernel_headers()} {headers_digest(folder)}"
 
 
-def found(objects: Iterable[Shipped]) -> Path | None:
-    """The first of these objects that the installed package has; a checkout asks for none."""
-    if not SHIPPED.is_dir() or platform.machine() != "x86_64" or sys.platform != "linux":
-        return None
-    return next((path for o in objects if (path := o.path).is_file()), None)
+def player_of_this_machine() -> Path | None:
+    """The player that a wheel brought, if one did."""
+    return _found([player()] if _levels() else [])
 
 
 def prebuilt_of_this_cpu() -> Path | None:
     """The library that a wheel brought for this CPU or GRAPHC_ISA."""
     lanes = cpu_target().lanes
-    return found(
+    return _found(
         prebuilt(isa)
-        for isa, (_, needs) in LEVELS.items()
-        if INSTRUCTION_SETS[isa] == lanes and {*needs} <= {*cpu_features()}
+        for isa, level in _levels().items()
+        if level.lanes == lanes and {*level.needs} <= {*cpu_features()}
     )
 
 
-def _portable(isa: str) -> tuple[str, ...]:
-    """LIBRARY_FLAGS for all CPUs with an instruction set."""
-    return (*(f for f in LIBRARY_FLAGS if not f.startswith("-march=")), f"-march={LEVELS[isa][0]}")
+def _levels() -> dict[str, Level]:
+    """The instruction sets of this machine's kind that wheels have libraries for."""
+    return LEVELS.get(platform.machine(), {}) if sys.platform == "linux" else {}
+
+
+def _found(objects: Iterable[Shipped]) -> Path | None:
+    """The first of these objects that the installed package has; a checkout asks for none."""
+    if not SHIPPED.is_dir():
+        return None
+    return next((path for o in objects if (path := o.path).is_file()), None)
+
+
+def _portable(level: Level) -> tuple[str, ...]:
+    """LIBRARY_FLAGS for all CPUs of a level."""
+    return (*(f for f in LIBRARY_FLAGS if not f.startswith("-march=")), *level.flags)

@@ -102,7 +102,10 @@ def _attention(
     shape = (*leading, q.shape[-2], v.shape[-1])
     if 0 in (*shape, k.shape[-2]) or dropout_p == 1:
         return broadcast_to(as_tensor(np.zeros((), q.value.type.numpy_dtype)), shape)
-    if q.shape[-1] == 0 or max(q.shape[-1], v.shape[-1]) > MOST_FEATURES:
+    # A kernel of attention reads keys for a tile of queries; one alone would pay for all of it.
+    single = q.shape[-2] == 1 and not (dropout_p or rounded or is_causal)
+    inputs = _as_rows(inputs) if single else inputs
+    if single or q.shape[-1] == 0 or max(q.shape[-1], v.shape[-1]) > MOST_FEATURES:
         q, k, v, *masks = inputs
         return reshape(_composed(q, k, v, masks, float(dropout_p), is_causal, scale), shape)
     factor = float(1 / math.sqrt(q.shape[-1]) if scale is None else scale)
@@ -168,6 +171,17 @@ def _fitted(x: Tensor, leading: tuple[int, ...]) -> Tensor:
     tail = x.shape[-2:]
     x = broadcast_to(x, (*leading, *tail))
     return x if len(leading) == 2 else reshape(x, (-1, leading[-1], *tail))
+
+
+def _as_rows(inputs: Sequence[Tensor]) -> list[Tensor]:
+    """Query [n, h, 1, e], key, value and masks with the heads that share keys as rows of one."""
+    q, k, v, *masks = inputs
+    h, g = q.shape[1], k.shape[1]
+
+    def rows(x: Tensor) -> Tensor:
+        return x if x.shape[1] == 1 else reshape(x, (x.shape[0], g, h // g, x.shape[-1]))
+
+    return [rows(q), k, v, *map(rows, masks)]
 
 
 def _composed(
