@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,17 @@ BATCHES = {"lenet": (5, 16), "lstm": (1, 8), "gpt": (1, 4)}
 STREAMS, THREADS = (1, 2, 3), (1, 2, 4)
 
 
-def in_python(name: str, batch: int) -> dict[str, str]:
+def in_python(
+    name: str,
+    batch: int,
+    streams: Sequence[int] = STREAMS,
+    threads: Sequence[int] = THREADS,
+) -> dict[str, str]:
     """The checksums of the programs of Python, by what they ran on."""
     found = {}
-    for streams, threads in itertools.product(STREAMS, THREADS):
-        step, batches = training_step(name, batch, streams=streams, threads=threads)
-        found[f"{streams} streams, {threads} threads"] = state_after(step, batches)
+    for s, t in itertools.product(streams, threads):
+        step, batches = training_step(name, batch, streams=s, threads=t)
+        found[f"{s} streams, {t} threads"] = state_after(step, batches)
     return found
 
 

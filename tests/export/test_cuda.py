@@ -204,3 +204,14 @@ def test_loops_branches_and_narrow_floats(tmp_path: Path) -> None:
     program.export(tmp_path / "made", "cuda", name="net", calls=3, denormals="keep")
     lines = selftest(tmp_path / "made", "net")
     assert all_equal(lines)
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [(lambda x: x, (2,)), (lambda x: graphc.exp(x), (3, 0)), (lambda x: graphc.ones((4,)), (2,))],
+)
+def test_programs_with_nothing_to_launch(function: Any, shape: Any, tmp_path: Path) -> None:
+    program = graphc.compile(function, graphc.spec(shape), device="sim")
+    program.export(tmp_path / "made", "cuda", name="net", calls=2)
+    (result,) = selftest(tmp_path / "made", "net")[:1]
+    assert result.startswith(("2 of 2 results", "0 of 0 results"))

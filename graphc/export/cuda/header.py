@@ -183,7 +183,7 @@ def _tables(module: CudaModule, events: int) -> str:
             inside = "".join(f"\n      {row}," for row in rows)
             lines.append(f"static constexpr {kind} {name}[] = {{{inside}\n  }};")
         else:
-            lines.append(f"static constexpr const {kind}* {name} = nullptr;")
+            lines.append(f"static constexpr const {kind.removeprefix('const ')}* {name} = nullptr;")
     return "\n  ".join(lines)
 
 

@@ -138,9 +138,10 @@ class Player {
     copy_to((CUdeviceptr)to, (const void*)from, bytes);
   }
 
-  // Wait for what was issued.
+  // Wait for what was issued; after an error, on all streams, as they may not have joined the first.
   void finish() {
-    if (good()) check(cuStreamSynchronize(streams_[0]));
+    if (good() && check(cuStreamSynchronize(streams_[0]))) return;
+    for (CUstream stream : streams_) cuStreamSynchronize(stream);
   }
 
   void read_state(unsigned char* block) {
