@@ -91,27 +91,31 @@ def main(rounds: int, folder: Path) -> None:
     status, expected = ended(*forked())
     assert status == 0 and len(expected) == 3 * X.shape[0] * 4
     assert expected[: len(expected) // 3] == expected[-len(expected) // 3 :]
-    longest = time.monotonic() - begin
+    usual = time.monotonic() - begin
     killed = finished = objects = 0
-    for _ in range(rounds):
+    for number in range(1, rounds + 1):
         empty(folder, kept)
         begin = time.monotonic()
         children = [forked() for _ in range(PROCESSES)]
-        for child, _ in sorted(children[:KILLED], key=lambda _: draw.random()):
-            time.sleep(draw.uniform(0, longest / KILLED))
+        for child, _ in children[:KILLED]:
+            time.sleep(draw.uniform(0, usual / KILLED))
             os.kill(child, signal.SIGKILL)
-        for number, (child, read) in enumerate(children):
+        for place, (child, read) in enumerate(children):
             status, written = ended(child, read)
-            if number < KILLED and status == -signal.SIGKILL:
+            if place < KILLED and status == -signal.SIGKILL:
                 killed += 1
                 continue
             assert (status, written) == (0, expected), f"status {status}"
             finished += 1
-        longest = max(longest, time.monotonic() - begin)
+        usual = (time.monotonic() - begin) / 2
         assert ended(*forked()) == (0, expected)
         objects += whole(folder)
-    print(f"{rounds} rounds: {killed} killed, {finished} finished with the same bits, ", end="")
-    print(f"{objects} shared objects whole")
+        if number == rounds or number % 10 == 0:
+            print(
+                f"{number} rounds: {killed} killed, {finished} finished with the same bits, "
+                f"{objects} shared objects whole",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":
