@@ -93,10 +93,17 @@ def build(folder: Path, target: str) -> None:
 def selftest(folder: Path, name: str, target: str) -> list[str]:
     """Build an export and return the lines of its self-test."""
     build(folder, target)
+    return tested(folder, name, target)
+
+
+def tested(folder: Path, name: str, target: str, threads: int = 1) -> list[str]:
+    """The lines of the self-test of an export that has been built, on so many threads."""
     words = list(CROSS.get(target, ()))
     if target != "wasm32":
         words.append(f"build/{name}_selftest{'.elf' * (target == 'cortex-m')}")
         words[0] = words[0] if len(words) > 1 else str(folder / words[0])
+    if threads > 1:
+        words += [f"{name}.weights", str(threads)]
     return run(*words, folder=folder).splitlines()
 
 
@@ -107,10 +114,15 @@ def states(lines: list[str]) -> list[str]:
 
 def in_python(name: str) -> str:
     """The checksum of the state after ten calls in Python."""
+    step, batches = training_step(name)
+    return state_after(step, batches)
+
+
+def state_after(step: Any, batches: Any) -> str:
+    """The checksum of a CPU program's state after a call for each of the batches."""
     from graphc.export.lowering import lower_for
     from graphc.export.memory import HEADER, lay_out
 
-    step, batches = training_step(name)
     for batch in batches:
         step(*batch)
     entries = lower_for(MACHINES["x86-64"], {"step": step})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import graphc
 from graphc import nn, optim
 from graphc.base.dtypes import Array
 
+Batches = list[tuple[Array, Array]]
 STEPS = 10
 WORDS, LENGTH = 40, 12
 
@@ -77,7 +80,8 @@ def loss(model: Any, x: Any, y: Any) -> Any:
     return graphc.cross_entropy(scores.reshape(-1, scores.shape[-1]), y.reshape(-1))
 
 
-def _words(shape: tuple[int, int]) -> list[tuple[Array, Array]]:
+def _words(batch: int, *, time_first: bool) -> Batches:
+    shape = (LENGTH, batch) if time_first else (batch, LENGTH)
     draw = np.random.default_rng(1)
     return [
         (draw.integers(0, WORDS, shape, np.int32), draw.integers(0, WORDS, shape, np.int32))
@@ -85,30 +89,46 @@ def _words(shape: tuple[int, int]) -> list[tuple[Array, Array]]:
     ]
 
 
-def _images() -> list[tuple[Array, Array]]:
+def _images(batch: int) -> Batches:
     draw = np.random.default_rng(1)
     return [
         (
-            draw.normal(size=(16, 1, 28, 28)).astype(np.float32),
-            draw.integers(0, 10, 16, np.int32),
+            draw.normal(size=(batch, 1, 28, 28)).astype(np.float32),
+            draw.integers(0, 10, batch, np.int32),
         )
         for _ in range(STEPS)
     ]
 
 
-Batches = list[tuple[Array, Array]]
-MODELS: dict[str, tuple[Callable[[], nn.Module], Any, Callable[[], Batches]]] = {
-    "lenet": (LeNet, optim.SGD, _images),
-    "lstm": (Lstm, optim.Adam, lambda: _words((LENGTH, 8))),
-    "gpt": (Gpt, optim.AdamW, lambda: _words((4, LENGTH))),
+@dataclass(frozen=True)
+class Model:
+    """A model, and what it is trained by."""
+
+    make: Callable[[], nn.Module]
+    """Makes it, with random parameters."""
+    rule: Any
+    """The optimizer's class."""
+    batches: Callable[[int], Batches]
+    """Makes the arrays of ten calls, for a batch of this size."""
+    batch: int
+    """The size by default."""
+
+
+MODELS = {
+    "lenet": Model(LeNet, optim.SGD, _images, 16),
+    "lstm": Model(Lstm, optim.Adam, partial(_words, time_first=True), 8),
+    "gpt": Model(Gpt, optim.AdamW, partial(_words, time_first=False), 4),
 }
 
 
-def training_step(name: str) -> tuple[Any, Batches]:
-    """The compiled training step of a model, not called yet, and the arrays of ten calls."""
-    make, rule, batches = MODELS[name]
+def training_step(name: str, batch: int | None = None, **options: Any) -> tuple[Any, Batches]:
+    """The compiled training step of a model, not called yet, and the arrays of ten calls.
+
+    It is compiled for the CPU, or by the `options` of `graphc.compile`.
+    """
+    model = MODELS[name]
     graphc.seed(0)
-    arrays = batches()
+    arrays = model.batches(batch or model.batch)
     specs = [graphc.spec(array.shape, array.dtype) for array in arrays[0]]
-    step = graphc.compile(loss, make(), *specs, update=rule(lr=0.02), device="cpu")
-    return step, arrays
+    options = {"update": model.rule(lr=0.02), "device": "cpu", **options}
+    return graphc.compile(loss, model.make(), *specs, **options), arrays

@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--no-measure", action="store_true", help="do not time the kernels")
     export = add("export", "write a program as C and C++ sources", _export)
     export.add_argument("folder", help="a new folder")
-    export.add_argument("--target", default="x86-64", help="such as x86-64-avx2, aarch64, wasm32")
+    export.add_argument("--target", default="x86-64", help="such as x86-64-avx2, wasm32, cuda")
     export.add_argument("--name", help="the prefix of names in C; default: that of the function")
     export.add_argument("--threads", action="store_true", help="let kernels use several threads")
     export.add_argument("--weights-in-code", action="store_true", help="write them as an array too")

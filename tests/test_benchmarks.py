@@ -150,3 +150,13 @@ def test_a_scenario_of_first_calls_has_workloads(scenario):
     assert all(
         np.isfinite(w.data().x).all() for w in found if w.batch < 100 and "res" not in w.name
     )
+
+
+def test_loading_a_saved_program() -> None:
+    lines = run_python("-m", "benchmarks.loading", "mlp-small-b20", "--rounds", "1").splitlines()
+    assert [line.split(" | ")[:2] for line in lines[2:]] == [
+        ["| mlp-small-b20", "train"],
+        ["| mlp-small-b20", "forward"],
+    ]
+    wall, cpu, thread, load, size = map(float, lines[2].strip(" |").split(" | ")[2:])
+    assert wall >= load > 0 and cpu >= thread > 0 and size > 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphc.export.header import Module
+from graphc.export.header import Exported, Module
 from graphc.export.names import elements
 
 FLAGS = (
@@ -74,7 +74,7 @@ target_compile_definitions({name} PRIVATE {macros.replace("-D", "")}){threads}
 {test}"""
 
 
-def weights_text(module: Module, weights: bytes) -> str:
+def weights_text(module: Exported, weights: bytes) -> str:
     """Return weights.c, an array of the bytes of the weights' file."""
     return f"""/* The bytes of {module.name}.weights. */
 _Alignas(64) const unsigned char {module.name}_weights[{len(weights)}] = {{

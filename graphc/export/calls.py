@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 
 from graphc.export.interface import Function
 from graphc.export.memory import CONSTANTS, Memory
@@ -27,11 +28,19 @@ class _Calls:
         self.places = Places(self.plan)
 
     def steps(self, steps: Sequence[Step], indent: str, around: tuple[Loop, ...]) -> Iterator[str]:
-        """The statements of steps within loops, the outermost first."""
-        for step in steps:
-            if isinstance(step, Loop | Launch | Copy):
+        """The statements of steps within loops, the outermost first.
+
+        Neighbours that may be left out while the guard of the loop is false are one block.
+        """
+        played = (step for step in steps if isinstance(step, Loop | Launch | Copy))
+        for guarded, group in groupby(played, lambda step: step.guarded):
+            if guarded:
+                yield f"{indent}if (goes_on{len(around) - 1}) {{"
+            for step in group:
                 assert step.stage == 0, "a plan of one stream has no wavefronts"
-                yield from self.step(step, indent, around)
+                yield from self.step(step, indent + "  " * guarded, around)
+            if guarded:
+                yield f"{indent}}}"
 
     def step(
         self, step: Loop | Launch | Copy, indent: str, around: tuple[Loop, ...]
@@ -40,6 +49,9 @@ class _Calls:
             t = f"t{len(around)}"
             yield f"{indent}// {commented(step.name)}"
             yield f"{indent}for (int {t} = 0; {t} < {step.count}; {t}++) {{"
+            if step.guard is not None:
+                guard = self.address(step.guard, (*around, step))
+                yield f"{indent}  const bool goes_on{len(around)} = *(const bool*)({guard});"
             yield from self.steps(step.steps, indent + "  ", (*around, step))
             yield f"{indent}}}"
         elif isinstance(step, Copy):
@@ -75,12 +87,7 @@ class _Calls:
         text = base
         if offset:
             text += f" {'-' if offset < 0 else '+'} {abs(offset)}"
-        for depth, (loop, move) in enumerate(zip(around, place.moves, strict=False)):
-            if move.stride and move.period > 1:
-                t = f"t{depth}" if loop.count <= move.period else f"t{depth} % {move.period}"
-                sign = "-" if move.stride < 0 else "+"
-                text += f" {sign} {abs(move.stride)} * (ptrdiff_t)({t})"
-        return text
+        return text + moved(place, around)
 
     def base(self, place: Place) -> tuple[str, int]:
         """The expression of a place's memory, and the offset in it."""
@@ -95,3 +102,17 @@ class _Calls:
             return f"(char*)inputs->{inputs[place.index].symbol}", place.offset
         output = self.function.outputs[place.index - len(inputs)]
         return f"(char*)outputs->{output.symbol}", place.offset
+
+
+def moved(place: Place, around: Sequence[Loop]) -> str:
+    """Return how a place moves with the loops around it, as what is added to an address.
+
+    The iterations are `t0`, `t1`, ..., the outermost first.
+    """
+    text = ""
+    for depth, (loop, move) in enumerate(zip(around, place.moves, strict=False)):
+        if move.stride and move.period > 1:
+            t = f"t{depth}" if loop.count <= move.period else f"t{depth} % {move.period}"
+            sign = "-" if move.stride < 0 else "+"
+            text += f" {sign} {abs(move.stride)} * (ptrdiff_t)({t})"
+    return text

@@ -21,7 +21,7 @@ def export(
     calls: int = 3,
     inputs: Sequence[Sequence[Any]] | None = None,
 ) -> None:
-    """Write programs as C and C++ sources that need neither Python nor graphc.
+    """Write programs as C, C++ and CUDA sources that need neither Python nor graphc.
 
     Several programs share their state, such as a training step and a prediction with the same
     parameters. The folder's README.md says how to build and to call them; docs/export.md describes
@@ -32,7 +32,8 @@ def export(
             one is called `step` if it updates parameters, else `run`.
         folder: The folder to write; it must be empty or missing.
         target: The machine: "x86-64" (SSE2), "x86-64-avx2", "x86-64-avx512", "aarch64", "wasm32",
-            "riscv64" or "cortex-m".
+            "riscv64" or "cortex-m". Programs of a GPU: "cuda", which all GPUs from compute
+            capability 8.0 on can run, or an architecture such as "sm_90a".
         name: The prefix of all names in C; by default the name of the first program's function.
         threads: Whether kernels may use several threads (POSIX); else nothing needs them.
         weights_in_code: Whether the weights are also a C array, for machines without files.
@@ -44,6 +45,7 @@ def export(
 
     Raises:
         GraphError: The target is unknown, the folder is not empty, or a program cannot be exported.
+        CompileError: For a GPU, there is no nvcc, or a kernel does not compile.
 
     Example:
         >>> step = graphc.compile(

@@ -24,18 +24,14 @@ ERRORS = (
 """Error codes, from 0 on."""
 
 
-@dataclass(frozen=True)
-class Module:
-    """All that an export consists of."""
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    """What every export consists of."""
 
     name: str
     """The prefix of its names in C, and the name of its header."""
-    machine: Machine
     functions: Sequence[Function]
     memory: Memory
-    kernels: Kernels
-    threads: bool
-    """Whether chunks of kernels run on several threads."""
     flush: bool
     """Whether denormals count as zeros."""
     weights_in_code: bool
@@ -52,6 +48,16 @@ class Module:
     def weights_bytes(self) -> int:
         """The size of the weights' file."""
         return self.memory.state.size + self.memory.constants.size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Module(Exported):
+    """An export for a CPU."""
+
+    machine: Machine
+    kernels: Kernels
+    threads: bool
+    """Whether chunks of kernels run on several threads."""
 
 
 def header_text(module: Module) -> str:
@@ -94,9 +100,9 @@ def model_text(module: Module) -> str:
         declarations(module.kernels.kernels),
         "namespace {",
         "",
-        f"const unsigned char state_digest[32] = {_bytes(memory.state.digest)};",
+        f"const unsigned char state_digest[32] = {bytes_text(memory.state.digest)};",
         *(
-            [f"const unsigned char constants_digest[32] = {_bytes(memory.constants.digest)};"]
+            [f"const unsigned char constants_digest[32] = {bytes_text(memory.constants.digest)};"]
             if memory.constants.size
             else []
         ),
@@ -269,7 +275,7 @@ def _header(module: Module) -> Iterator[str]:
         yield f"void {name}_stop({name}* model);"
     for function in module.functions:
         yield ""
-        yield from _interface(module, function)
+        yield from interface_lines(module, function)
     yield ""
     yield from _accessors(module, memory.state)
     yield from _accessors(module, memory.constants)
@@ -280,7 +286,8 @@ def _header(module: Module) -> Iterator[str]:
     yield "#endif"
 
 
-def _interface(module: Module, function: Function) -> Iterator[str]:
+def interface_lines(module: Exported, function: Function) -> Iterator[str]:
+    """Yield the declarations of a function: its structures, sizes and prototype."""
     symbol = function.symbol
     for side, ports in function.sides:
         yield f"typedef struct {symbol}_{side} {{"
@@ -324,6 +331,7 @@ def _accessors(module: Module, block: Block) -> Iterator[str]:
         yield f"}} /* {commented(item.name)} {described(item.type)} */"
 
 
-def _bytes(values: bytes) -> str:
+def bytes_text(values: bytes) -> str:
+    """Return these bytes as the initializer of an array."""
     rows = [", ".join(f"0x{b:02x}" for b in values[i : i + 16]) for i in range(0, len(values), 16)]
     return "{\n    " + ",\n    ".join(rows) + "}"

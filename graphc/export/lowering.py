@@ -70,21 +70,25 @@ def optimize_for(target: Target, program: Program) -> tuple[Graph, Graph, dict[s
     return whole.graph, optimized, state
 
 
-def check_program(program: Program) -> None:
-    """Raise GraphError for a program that cannot be exported."""
+def check_sizes(program: Program) -> None:
+    """Raise GraphError for a program that cannot be exported for any target."""
     if isinstance(program, SizedProgram):
         raise GraphError(
             f"export: {program.name} is for any size, an export is for one: export what its at() "
             "returns"
         )
-    device = program.target.device
-    if device not in ("cpu", "reference"):
-        raise GraphError(
-            f"export: {program.name} was compiled for {device}: only programs of the CPU and the "
-            'reference can be exported: compile with device="cpu"'
-        )
     if any(asked.count for asked in program.recipe.traced.builder.shown):
         raise GraphError(
             f"export: {program.name} prints by graphc.show: use graphc.tap, whose values become "
             "outputs"
+        )
+
+
+def check_program(program: Program) -> None:
+    """Raise GraphError for a program that cannot be exported for a CPU."""
+    device = program.target.device
+    if device not in ("cpu", "reference"):
+        raise GraphError(
+            f"export: {program.name} was compiled for {device}: only programs of the CPU and the "
+            'reference can be exported for a CPU: compile with device="cpu", or export for "cuda"'
         )

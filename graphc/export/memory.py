@@ -20,8 +20,9 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from graphc.base.dtypes import Array
 from graphc.export.lowering import Entry
@@ -35,6 +36,8 @@ HEADER = 64
 STATE, CONSTANTS = 1, 2
 """The kinds of blocks."""
 _MAGIC = b"graphc 1"
+K = TypeVar("K")
+"""What tells the values of an export apart."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +116,24 @@ def lay_out(entries: Sequence[Entry]) -> Memory:
         key: STATE if key in updated or buffer.type.shape == () else CONSTANTS
         for key, (_, buffer) in named.items()
     }
-    digest = hashlib.sha256("\0".join(entry.text for entry in entries).encode())
-    places: dict[int, tuple[int, int]] = {}
+    state, constants, items = blocks_of(named, kinds, [entry.text for entry in entries])
+    places = {key: (kind, item.offset) for key, (kind, item) in items.items()}
+    arena = max(entry.plan.peak_bytes for entry in entries)
+    return Memory(state, constants, places, arena + ALIGNMENT)
+
+
+def blocks_of(
+    named: Mapping[K, tuple[str, StateBuffer]], kinds: Mapping[K, int], texts: Sequence[str]
+) -> tuple[Block, Block, dict[K, tuple[int, Item]]]:
+    """Return the blocks of state and constants, and the kind and the item of each key.
+
+    Args:
+        named: Names and buffers, in the order in which they lie.
+        kinds: STATE or CONSTANTS.
+        texts: The texts of the programs' graphs.
+    """
+    digest = hashlib.sha256("\0".join(texts).encode())
+    found: dict[K, tuple[int, Item]] = {}
     blocks = []
     symbols = dict(zip(named, identifiers(name for name, _ in named.values()), strict=True))
     for kind in (STATE, CONSTANTS):
@@ -122,11 +141,10 @@ def lay_out(entries: Sequence[Entry]) -> Memory:
         for key, (name, buffer) in named.items():
             if kinds[key] == kind:
                 items.append(Item(name, symbols[key], buffer.type, offset, buffer))
-                places[key] = kind, offset
+                found[key] = kind, items[-1]
                 offset += -(-buffer.array.nbytes // ALIGNMENT) * ALIGNMENT
         own = digest.copy()
         own.update("".join(f"{i.name} {i.type} {i.offset}\n" for i in items).encode())
         size = offset + ALIGNMENT if items or kind == STATE else 0
         blocks.append(Block(kind, tuple(items), size, own.digest()))
-    arena = max(entry.plan.peak_bytes for entry in entries)
-    return Memory(blocks[0], blocks[1], places, arena + ALIGNMENT)
+    return blocks[0], blocks[1], found

@@ -10,7 +10,7 @@ from graphc.export.names import described
 def readme_text(module: Module) -> str:
     """Return README.md."""
     name, upper, memory, machine = module.name, module.upper, module.memory, module.machine
-    functions = "\n".join(_function(module, function) for function in module.functions)
+    functions = "\n".join(function_table(function) for function in module.functions)
     state = "\n".join(f"| `{i.name}` | `{i.type}` | {i.array.nbytes} |" for i in memory.state.items)
     denormals = (
         "count as zeros, as in graphc by default"
@@ -54,7 +54,8 @@ The flags in `build.sh` decide the bits of results, which are the same on every 
 """
 
 
-def _function(module: Module, function: Function) -> str:
+def function_table(function: Function) -> str:
+    """Return a function's inputs and outputs as a table with its heading."""
     rows = [
         f"| {side.removesuffix('s')} | `{port.symbol}` | `{described(port.type)}` |"
         for side, ports in function.sides
@@ -97,7 +98,8 @@ def _check(module: Module) -> str:
             f"`MAIN=/path/of/main.c sh build.sh` builds `build/{name}.elf`, which runs the `main` "
             "of that file instead. `cortex_m.h` has functions that print, and one for the stack."
         )
-    return f"`build/{name}_selftest {name}.weights` checks them."
+    more = f"; `build/{name}_selftest {name}.weights 4` does so on four threads"
+    return f"`build/{name}_selftest {name}.weights` checks them{more if module.threads else ''}."
 
 
 def _constants(module: Module) -> str:

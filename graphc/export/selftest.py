@@ -15,11 +15,11 @@ import numpy as np
 
 from graphc.base.dtypes import Array
 from graphc.base.errors import GraphError
-from graphc.export.header import Module
+from graphc.export.header import Exported, Module
 from graphc.export.interface import Function, Port
 from graphc.export.lowering import Entry, optimize_for
 from graphc.export.memory import HEADER
-from graphc.export.names import elements, filled
+from graphc.export.names import elements, filled, native
 from graphc.ir.state import StateBuffer, contents, overwrite
 from graphc.program.executable import Executable
 from graphc.program.loading import make_plan_of, pack_state, target_of
@@ -55,9 +55,7 @@ def selftest_of(module: Module, count: int, given: Sequence[Sequence[Any]] | Non
 
     The state is as before. Raises GraphError for inputs that do not fit, or too many.
     """
-    if not isinstance(count, int) or count < 1:
-        raise GraphError(f"export: calls expected a number from 1 on, got {count!r}")
-    arrays = _given(module, given)
+    arrays = given_arrays(module, count, given)
     buffers = {str(n): item.buffer for n, item in enumerate(module.memory.state.items)}
     players = {f.entry.name: _player(module, f.entry) for f in module.functions}
     before, calls, seed = contents(buffers, "export"), [], 0
@@ -103,8 +101,15 @@ def _made_up(port: Port, seed: int) -> Array:
     return found.reshape(port.type.shape)
 
 
-def _given(module: Module, given: Sequence[Sequence[Any]] | None) -> list[tuple[Array, ...]]:
-    """The arrays of each call; empty if none are given."""
+def given_arrays(
+    module: Exported, count: int, given: Sequence[Sequence[Any]] | None
+) -> list[tuple[Array, ...]]:
+    """Return the arrays of each call; empty if none are given.
+
+    Raises GraphError for a wrong number of calls, and for inputs that do not fit, or too many.
+    """
+    if not isinstance(count, int) or count < 1:
+        raise GraphError(f"export: calls expected a number from 1 on, got {count!r}")
     if given is None:
         return []
     if len(module.functions) > 1:
@@ -156,34 +161,46 @@ def _lines(module: Module, test: SelfTest) -> Iterator[str]:
     yield ""
     yield "#ifndef SELFTEST_LIBRARY"
     yield "#include <stdio.h>"
+    if module.threads:
+        yield "#include <stdlib.h>"
     yield "#endif"
     yield ""
     yield _HELPERS
+    yield native("fill.h")
     yield f"_Alignas(64) static unsigned char arena[{upper}_ARENA_BYTES];"
     yield f"_Alignas(64) static unsigned char state[{upper}_STATE_BYTES];"
+    if module.threads:
+        yield f"_Alignas(64) static unsigned char pool[{upper}_POOL_BYTES];"
+        yield "static int threads = 1;"
     for function in module.functions:
         for side, ports in function.sides:
             for port in ports:
                 if port.type.size:
-                    yield f"static {port.c_type} {_memory(function, side, port)}[{port.type.size}];"
+                    memory = memory_of(function, side, port)
+                    yield f"static {port.c_type} {memory}[{port.type.size}];"
     yield from _tables(test)
     yield ""
     yield "/* The calls that differ, and the checksum of the state after the last one; -1 if the"
-    yield "   weights are refused. */"
+    yield "   weights are refused, -2 if the system has not so many threads. */"
     yield (
         f"int {name}_selftest(const void* weights, size_t size, uint32_t* checksums, int* calls) {{"
     )
     yield f"  {name} model;"
     yield "  int wrong = 0;"
     yield f"  if ({name}_init(&model, arena, state, weights, size) != {upper}_OK) return -1;"
+    if module.threads:
+        yield f"  if (threads > 1 && {name}_start(&model, pool, threads) < threads) return -2;"
     for number, call in enumerate(test.calls):
         yield from _call(module, number, call)
+    if module.threads:
+        yield f"  {name}_stop(&model);"
     yield f"  *calls = {len(test.calls)};"
     yield "  return wrong;"
     yield "}"
     yield ""
     coded = module.weights_in_code
-    main = _MAIN.replace("READ", _FROM_CODE if coded else _FROM_FILE)
+    main = _MAIN.replace("LOADED", _FROM_CODE if coded else _FROM_FILE)
+    main = main.replace("COUNTED", _THREADS if module.threads else "")
     found = f"{name}_weights" if coded else "weights"
     count = str(len(test.calls))
     yield filled(main, {"NAME": name, "UPPER": upper, "FOUND": found, "CALLS": count})
@@ -192,27 +209,40 @@ def _lines(module: Module, test: SelfTest) -> Iterator[str]:
 def _tables(test: SelfTest) -> Iterator[str]:
     """The given inputs as arrays of bytes."""
     for number, call in enumerate(test.calls):
-        for port, array in zip(call.function.inputs, call.given, strict=False):
-            if raw := array.tobytes():
-                yield f"static const unsigned char given_{number}_{port.symbol}[] = {{"
-                yield f"    {elements(raw)}}};"
+        yield from given_lines(number, call.function.inputs, call.given)
+
+
+def given_lines(number: int, ports: Sequence[Port], arrays: Sequence[Array]) -> Iterator[str]:
+    """Yield the given inputs of the call of this number as arrays of bytes."""
+    for port, array in zip(ports, arrays, strict=False):
+        if raw := array.tobytes():
+            yield f"static const unsigned char given_{number}_{port.symbol}[] = {{"
+            yield f"    {elements(raw)}}};"
+
+
+def fill_lines(function: Function, number: int, seed: int, given: bool) -> Iterator[str]:
+    """Yield the statements that fill the inputs of the call of this number.
+
+    They are what was `given`, or made up from `seed` on.
+    """
+    for n, port in enumerate(function.inputs):
+        if not port.type.size:
+            continue
+        memory = memory_of(function, "inputs", port)
+        if given:
+            yield f"    copy({memory}, given_{number}_{port.symbol}, sizeof {memory});"
+        else:
+            fill = {"f32": "floats", "f64": "doubles", "f16": "halves", "bf16": "bfloats"}
+            of = fill.get(port.type.dtype, f"bits{8 * port.type.numpy_dtype.itemsize}")
+            yield f"    fill_{of}({memory}, {port.type.size}, {seed + n}u);"
 
 
 def _call(module: Module, number: int, call: Call) -> Iterator[str]:
     function = call.function
     yield "  {"
-    for n, port in enumerate(function.inputs):
-        if not port.type.size:
-            continue
-        memory = _memory(function, "inputs", port)
-        if call.given:
-            yield f"    copy({memory}, given_{number}_{port.symbol}, sizeof {memory});"
-        else:
-            fill = {"f32": "floats", "f64": "doubles", "f16": "halves", "bf16": "bfloats"}
-            of = fill.get(port.type.dtype, f"bits{8 * port.type.numpy_dtype.itemsize}")
-            yield f"    fill_{of}({memory}, {port.type.size}, {call.seed + n}u);"
+    yield from fill_lines(function, number, call.seed, bool(call.given))
     fields = {
-        side: ", ".join(_memory(function, side, p) if p.type.size else "0" for p in ports) or "0"
+        side: ", ".join(memory_of(function, side, p) if p.type.size else "0" for p in ports) or "0"
         for side, ports in function.sides
     }
     for side, values in fields.items():
@@ -220,7 +250,7 @@ def _call(module: Module, number: int, call: Call) -> Iterator[str]:
     yield f"    int same = {function.symbol}(&model, &inputs, &outputs) == {module.upper}_OK;"
     for port, crc in zip(function.outputs, call.outputs, strict=True):
         if port.type.size:
-            memory = _memory(function, "outputs", port)
+            memory = memory_of(function, "outputs", port)
             yield f"    same &= checksum(CRC_START, {memory}, sizeof {memory}) == {crc:#010x}u;"
     yield f"    const unsigned char* saved = (const unsigned char*){module.name}_save(&model);"
     yield f"    checksums[{number}] = (uint32_t)saved[12] | (uint32_t)saved[13] << 8 |"
@@ -229,16 +259,12 @@ def _call(module: Module, number: int, call: Call) -> Iterator[str]:
     yield "  }"
 
 
-def _memory(function: Function, side: str, port: Port) -> str:
+def memory_of(function: Function, side: str, port: Port) -> str:
+    """Return the name of an input's or an output's array."""
     return f"{function.symbol}_{side.removesuffix('puts')}_{port.symbol}"
 
 
 _HELPERS = r"""#define CRC_START 0xffffffffu
-#ifdef __GNUC__
-#define UNUSED __attribute__((unused))
-#else
-#define UNUSED
-#endif
 
 static uint32_t checksum(uint32_t sum, const void* data, size_t count) {
   const unsigned char* bytes = (const unsigned char*)data;
@@ -248,41 +274,15 @@ static uint32_t checksum(uint32_t sum, const void* data, size_t count) {
   }
   return ~sum;
 }
-
-UNUSED static void copy(void* to, const void* from, size_t count) {
-  for (size_t i = 0; i < count; i++) ((unsigned char*)to)[i] = ((const unsigned char*)from)[i];
-}
-
-/* Element i of the input of this number, 32 bits. */
-static uint32_t hashed(uint32_t input, size_t i) {
-  uint32_t h = (uint32_t)i + input * 0x9e3779b9u;
-  h = (h ^ h >> 16) * 0x85ebca6bu;
-  h = (h ^ h >> 13) * 0xc2b2ae35u;
-  return h ^ h >> 16;
-}
-
-#define FILL(name, type, value)                                                      \
-  UNUSED static void fill_##name(type* to, size_t count, uint32_t input) {           \
-    for (size_t i = 0; i < count; i++) {                                             \
-      const uint32_t h = hashed(input, i);                                           \
-      to[i] = (type)(value);                                                         \
-    }                                                                                \
-  }
-FILL(floats, float, (float)((int32_t)(h >> 8) - 8388608) * 1.1920928955078125e-7f)
-FILL(doubles, double, (double)((int32_t)(h >> 8) - 8388608) * 1.1920928955078125e-7)
-FILL(halves, uint16_t, h << 31 >> 16 | 0x3c00 | h >> 22)
-FILL(bfloats, uint16_t, h << 31 >> 16 | 0x3f80 | h >> 25)
-FILL(bits8, uint8_t, h & 1)
-FILL(bits32, int32_t, h & 1)
-FILL(bits64, int64_t, h & 1)
 """
 _MAIN = r"""#ifndef SELFTEST_LIBRARY
 int main(int count, char** words) {
-READ
-  static uint32_t checksums[CALLS];
+LOADED
+COUNTED  static uint32_t checksums[CALLS];
   int calls = 0;
   const int wrong = NAME_selftest(FOUND, size, checksums, &calls);
-  if (wrong < 0) return fprintf(stderr, "the weights are refused\n"), 2;
+  if (wrong < 0)
+    return fprintf(stderr, wrong == -1 ? "the weights are refused\n" : "no more threads\n"), 2;
   for (int i = 0; i < calls; i++) printf("call %d: state %08x\n", i, (unsigned)checksums[i]);
   printf("%d of %d calls have the same bits\n", calls - wrong, calls);
   printf("memory: %d bytes of arena, %d of state, %d of weights\n", UPPER_ARENA_BYTES,
@@ -290,6 +290,8 @@ READ
   return wrong != 0;
 }
 #endif
+"""
+_THREADS = r"""  threads = count > 2 ? atoi(words[2]) : 1;
 """
 _FROM_FILE = r"""  static unsigned char weights[UPPER_WEIGHTS_BYTES];
   const char* path = count > 1 ? words[1] : "NAME.weights";

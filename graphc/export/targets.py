@@ -125,5 +125,8 @@ MACHINES = {
 def find_machine(name: str) -> Machine:
     """Return the machine of that name. Raises GraphError if there is none."""
     if name not in MACHINES:
-        raise GraphError(f"export: target expected one of {', '.join(MACHINES)}, got {name!r}")
+        raise GraphError(
+            f"export: target expected one of {', '.join(MACHINES)}, cuda, or a GPU such as sm_90a, "
+            f"got {name!r}"
+        )
     return MACHINES[name]

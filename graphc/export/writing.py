@@ -10,9 +10,11 @@ import graphc
 from graphc.base import config
 from graphc.base.errors import GraphError
 from graphc.export import build_files, readme, selftest
+from graphc.export.cuda.architectures import architectures
+from graphc.export.cuda.writing import gpu_files
 from graphc.export.header import Module, header_text, model_text
 from graphc.export.interface import functions_of
-from graphc.export.lowering import check_program, lower_for
+from graphc.export.lowering import check_program, check_sizes, lower_for
 from graphc.export.memory import lay_out
 from graphc.export.names import check_name, filled, identifier, native
 from graphc.export.sources import kernels_of
@@ -34,18 +36,46 @@ def write(
     inputs: Sequence[Sequence[Any]] | None,
 ) -> None:
     """Write programs as C and C++ sources; `graphc.export` describes it."""
-    machine = find_machine(target)
-    if threads and not machine.hosted:
+    archs = architectures(target)
+    machine = None if archs else find_machine(target)
+    if machine is not None and threads and not machine.hosted:
         raise GraphError(f"export: threads=True needs an operating system, {target} has none")
     named = _named(programs)
     prefix = check_name("name", name or identifier(next(iter(named.values())).name))
-    flush = _flush(machine, denormals, named)
-    weights_in_code |= machine.name == "cortex-m"
+    flush = _flush(target, machine is None or machine.flushes, denormals, named)
+    if machine is not None:
+        for program in named.values():
+            check_program(program)
     place = _new_folder(Path(folder))
     for program in named.values():
         if program.update is not None:
             program.update.before_step(program.clock)
-    entries = lower_for(machine, named)
+    options: dict[str, Any] = {"name": prefix, "threads": threads, "flush": flush}
+    options |= {"weights_in_code": weights_in_code, "calls": calls, "inputs": inputs}
+    files = (
+        gpu_files(named, archs, **options)
+        if machine is None
+        else _cpu_files(named, machine, **options)
+    )
+    for path, contents in files.items():
+        _write(place / path, contents)
+
+
+def _cpu_files(
+    programs: Mapping[str, Program],
+    machine: Machine,
+    *,
+    name: str,
+    threads: bool,
+    weights_in_code: bool,
+    flush: bool,
+    calls: int,
+    inputs: Sequence[Sequence[Any]] | None,
+) -> dict[str, str | bytes]:
+    """The files of an export for a machine, by their paths."""
+    prefix = name
+    weights_in_code |= machine.name == "cortex-m"
+    entries = lower_for(machine, programs)
     memory = lay_out(entries)
     module = Module(
         name=prefix,
@@ -83,14 +113,13 @@ def write(
         files |= wasm_files(module, test)
     elif not machine.hosted:
         files |= _bare(module, calls * len(entries))
-    for path, contents in files.items():
-        _write(place / path, contents)
+    return files
 
 
 def _named(programs: Program | Mapping[str, Program]) -> dict[str, Program]:
     """The programs by the names of their functions."""
     if isinstance(programs, Program):
-        check_program(programs)
+        check_sizes(programs)
         return {"run" if programs.update is None else "step": programs}
     if not isinstance(programs, Mapping) or not programs:
         kind = "no programs" if isinstance(programs, Mapping) else type(programs).__name__
@@ -99,7 +128,7 @@ def _named(programs: Program | Mapping[str, Program]) -> dict[str, Program]:
         if not isinstance(program, Program):
             raise GraphError(f"export: {name} expected a program, got {type(program).__name__}")
         check_name("a function's name", name)
-        check_program(program)
+        check_sizes(program)
         if name in _TAKEN:
             raise GraphError(f"export: a function cannot be called {name}: every export has one")
     return dict(programs)
@@ -117,20 +146,22 @@ def _check_size(module: Module) -> None:
         )
 
 
-_TAKEN = frozenset(("init", "save", "restore", "start", "stop", "state", "constant"))
+_TAKEN = frozenset(
+    "init save restore start stop state constant close read write driver_error image".split()
+)
 
 
-def _flush(machine: Machine, wanted: str | None, programs: Mapping[str, Program]) -> bool:
-    """Whether denormals count as zeros."""
+def _flush(
+    target: str, can_flush: bool, wanted: str | None, programs: Mapping[str, Program]
+) -> bool:
+    """Whether denormals count as zeros on a target that can, or cannot, do that."""
     if wanted not in (None, *config.DENORMALS):
         known = " or ".join(map(repr, config.DENORMALS))
         raise GraphError(f"export: denormals expected {known}, got {wanted!r}")
-    if wanted == "flush" and not machine.flushes:
-        raise GraphError(
-            f'export: {machine.name} has no mode that flushes denormals: denormals="keep"'
-        )
+    if wanted == "flush" and not can_flush:
+        raise GraphError(f'export: {target} has no mode that flushes denormals: denormals="keep"')
     settings = {program.recipe.settings.denormals for program in programs.values()}
-    return machine.flushes and (wanted or min(settings)) == "flush"
+    return can_flush and (wanted or min(settings)) == "flush"
 
 
 def _new_folder(folder: Path) -> Path:

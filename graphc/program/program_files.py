@@ -58,7 +58,8 @@ class ProgramFiles(ProgramState):
 
         Args:
             folder: The folder to write; it must be empty or missing.
-            target: The machine, such as "x86-64-avx2", "aarch64" or "wasm32".
+            target: The machine, such as "x86-64-avx2", "aarch64", "wasm32" or, of a program for a
+                GPU, "cuda".
             name: The prefix of all names in C; by default the name of the compiled function.
             threads: Whether kernels may use several threads.
             weights_in_code: Whether the weights are also a C array.

@@ -17,7 +17,7 @@ import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,9 @@ from graphc.runtime.cuda import cubins
 HEADERS = Path(__file__).parent.parent.parent / "kernels"
 """The folder that kernels include `cuda/....cuh` from."""
 
-OPTIONS = ("-std=c++20", "-lineinfo", "-fmad=false", f"-I{HEADERS}")
+MEANT = ("-std=c++20", "-fmad=false")
+"""Options that the meaning of kernels depends on."""
+OPTIONS = (MEANT[0], "-lineinfo", *MEANT[1:], f"-I{HEADERS}")
 """Options of both compilers."""
 NVRTC_OPTIONS = ("--ptxas-options=-v", "--device-as-default-execution-space")
 """NVRTC, which has no host code, would take generic lambdas for host functions."""
@@ -97,16 +99,43 @@ def compile_cuda(
     if carried and (found := cubins.read(carried)):
         return Cubin(found[0], parse_usage(found[1]))
     compiler = compiler or find_compiler()
-    options = (*OPTIONS, *meant, *compiler.options)
+    image, log = _built(text, name, where, compiler, (*OPTIONS, *meant, *compiler.options))
+    if carried:
+        cubins.write(carried, image, log)
+    return Cubin(image, parse_usage(log))
+
+
+def compile_fatbin(
+    text: str, name: str, archs: Sequence[str], flush: bool, where: str = ""
+) -> bytes:
+    """The fat binary of the kernel `name`, by nvcc, from the cache if it is there: machine code for
+    each of `archs` called as "sm_90a", PTX of those called as "compute_80". It names no file of
+    this machine. Raises CompileError."""
+    compiler = nvcc()
+    if compiler is None:
+        raise CompileError("no nvcc on the PATH: it makes the kernels of several architectures")
+    options = (*MEANT, f"-I{HEADERS}", *fatbin_options(archs, flush))
+    return _built(text, name, where, compiler, options)[0]
+
+
+def fatbin_options(archs: Sequence[str], flush: bool) -> tuple[str, ...]:
+    """nvcc's options for a fat binary, besides MEANT and where headers are."""
+    virtual = [f"compute_{arch.partition('_')[2]}" for arch in archs]
+    codes = [f"-gencode=arch={v},code={arch}" for v, arch in zip(virtual, archs, strict=True)]
+    return ("-fatbin", f"-ftz={'true' if flush else 'false'}", *codes)
+
+
+def _built(
+    text: str, name: str, where: str, compiler: CudaCompiler, options: tuple[str, ...]
+) -> tuple[bytes, str]:
+    """The image and the log of a kernel, from the cache if they are there. Raises CompileError."""
+    digest = _headers_digest(_includes(text))
     parts = (text, digest, *options, *compiler.command, compiler.version)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
     with cache.open_folder("cuda") as folder:
         stem = folder / f"{name}-{key}"
         try:
-            image, log = _cached(stem, key) or _compiled(text, stem, key, compiler, options)
-            if carried:
-                cubins.write(carried, image, log)
-            return Cubin(image, parse_usage(log))
+            return _cached(stem, key) or _compiled(text, stem, key, compiler, options)
         except _Failed as failed:
             whose = f"kernel {name} ({where})" if where else f"kernel {name}"
             command = shlex.join([*compiler.command, *options, f"{stem}.cu"])
@@ -229,20 +258,29 @@ def _first_error(log: str) -> str:
 @functools.cache
 def _headers_digest(names: tuple[str, ...]) -> str:
     """The digest of these headers and those that they include."""
-    found: dict[Path, str] = {}
+    digest = hashlib.sha256()
+    for path in _headers(names):
+        digest.update(f"{path.relative_to(HEADERS)}\0{path.read_text()}\0".encode())
+    return digest.hexdigest()
+
+
+def included(texts: Sequence[str]) -> list[Path]:
+    """The headers that texts of kernels include, and those that these include, sorted."""
+    return _headers(tuple(dict.fromkeys(name for text in texts for name in _includes(text))))
+
+
+def _headers(names: Sequence[str]) -> list[Path]:
+    found: set[Path] = set()
     wanted = [HEADERS / name for name in names]
     while wanted:
         path = wanted.pop()
         if path in found or not path.is_file():  # which the compiler says better
             continue
-        found[path] = path.read_text()
-        for name in _includes(found[path]):
+        found.add(path)
+        for name in _includes(path.read_text()):
             beside = path.parent / name
             wanted.append(beside if beside.is_file() else HEADERS / name)
-    digest = hashlib.sha256()
-    for path in sorted(found):
-        digest.update(f"{path.relative_to(HEADERS)}\0{found[path]}\0".encode())
-    return digest.hexdigest()
+    return sorted(found)
 
 
 def _includes(text: str) -> tuple[str, ...]:

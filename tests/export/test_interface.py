@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import graphc
-from benchmarks.exported import build, run, selftest, states
+from benchmarks.exported import build, run, selftest, states, tested
 from graphc import nn, optim
 from graphc.base.errors import GraphError
 from graphc.cli import main
@@ -166,7 +166,8 @@ def test_threads_change_no_bit(tmp_path: Path) -> None:
     assert any(max(k.phases) > 1 for k in step.plan.kernels.values())
     folder = tmp_path / "made"
     step.export(folder, "x86-64", name="net", threads=True, calls=2)
-    assert states(selftest(folder, "net", "x86-64"))
+    lines = selftest(folder, "net", "x86-64")
+    assert states(lines) and tested(folder, "net", "x86-64", threads=3) == lines
     (folder / "threads.c").write_text(THREADS)
     flags = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-I.", "-pthread")
     run("gcc", *flags, "threads.c", "build/libnet.a", "-o", "threads", folder=folder)
@@ -254,7 +255,7 @@ def test_a_state_is_that_of_any_target(tmp_path: Path) -> None:
         (
             {"target": "sparc"},
             "export: target expected one of x86-64, x86-64-avx2, x86-64-avx512, aarch64, wasm32, "
-            "riscv64, cortex-m, got 'sparc'",
+            "riscv64, cortex-m, cuda, or a GPU such as sm_90a, got 'sparc'",
         ),
         ({"name": "a-b"}, "export: name expected an identifier of C such as model, got 'a-b'"),
         (
@@ -289,7 +290,7 @@ def test_what_cannot_be_exported(tmp_path: Path) -> None:
     refused(
         graphc.compile(square, X, device="sim"),
         "export: function was compiled for sim: only programs of the CPU and the reference can be "
-        'exported: compile with device="cpu"',
+        'exported for a CPU: compile with device="cpu", or export for "cuda"',
     )
     refused(
         graphc.compile(square, graphc.spec(("n", 3)), device="cpu"),

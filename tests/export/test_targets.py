@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import graphc
+from benchmarks import exported_bits
 from benchmarks.exported import CROSS, X86, selftest, states
 from benchmarks.exported_models import MODELS, STEPS, training_step
 from graphc.export.targets import MACHINES
@@ -97,3 +98,16 @@ def test_random_programs(target: str, tmp_path: Path) -> None:
     graphc.export(programs, tmp_path / "made", target, name="random_programs", calls=1)
     need_target(target)
     selftest(tmp_path / "made", "random_programs", target)
+
+
+def test_a_checksum_for_all_threads_and_streams() -> None:
+    """The table of docs/export.md, for one model, batch and target; another checksum shows."""
+    need_target("x86-64-avx2")
+    found = exported_bits.in_python("lstm", 3, streams=(1, 2), threads=(1, 3))
+    found |= exported_bits.of_machine("lstm", 3, "x86-64-avx2")
+    assert len(found) == 4 + 3
+    cells, same = exported_bits.row("lstm", 3, found, ["x86-64-avx2 3"])
+    assert same and cells[3] == "7 the same"
+    found["another"] = "00000000"
+    cells, same = exported_bits.row("lstm", 3, found, [])
+    assert not same and cells[3].startswith("not the same: {")

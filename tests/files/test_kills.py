@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import random
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,8 +17,9 @@ import pytest
 
 import graphc
 from graphc import nn
+from graphc.runtime.compilers import cache as cached_files
 from tests.files.training import train, trainer
-from tests.tools import ROOT
+from tests.tools import ROOT, run_python
 
 STEPS = 400
 slow = pytest.mark.slow
@@ -100,3 +103,23 @@ def test_processes_load_with_one_empty_cache_while_some_are_killed(tmp_path: Pat
             assert (output.strip(), errors) == (expected, "")
     with start(LOAD, str(path), cache=cache) as last:
         assert last.communicate()[0].split() == ["ready", expected]
+
+
+@pytest.mark.parametrize("rounds", [2, pytest.param(100, marks=slow)])
+def test_processes_build_into_one_empty_cache_while_some_are_killed(
+    rounds: int, tmp_path: Path
+) -> None:
+    built = tmp_path / "cache" / "cpu"
+    built.mkdir(0o700, parents=True)
+    with cached_files.open_folder("cpu") as folder:
+        for kind in ("player-*", "prebuilt-*", "*.o"):
+            for path in folder.glob(kind):
+                shutil.copy2(path, built)
+    environment = {"GRAPHC_CACHE_DIR": str(tmp_path / "cache"), "GRAPHC_PLAN_CACHE": "1"}
+    words = ("-m", "tests.files.killed_builds", str(rounds), str(tmp_path / "cache"))
+    said = run_python(*words, environment=environment).splitlines()[-1]
+    found = re.fullmatch(
+        rf"{rounds} rounds: (\d+) killed, (\d+) finished with the same bits, (\d+) .*", said
+    )
+    assert found and int(found[1]) + int(found[2]) == 8 * rounds
+    assert int(found[1]) >= rounds and int(found[2]) >= 5 * rounds and int(found[3]) > rounds

@@ -1,0 +1,1 @@
+"""Programs of a GPU as CUDA and C++ sources: kernels for several architectures, and a player."""
