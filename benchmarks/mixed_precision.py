@@ -11,21 +11,24 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 import graphc
-from examples.digits import BATCH, LeNet, enlarge, load_digits, predict
 from graphc import nn, optim
 from tests.models.images import resnet
+
+digits: Any = import_module("examples.digits")
+"""The example, whose functions have no types."""
 
 HEADER = (
     "| model | precision | test accuracy % | mean | work MB | ms of a step | skipped |",
     "| --- | --- | --- | --- | --- | --- | --- |",
 )
 MODELS: dict[str, Callable[[], Any]] = {
-    "lenet": LeNet,
+    "lenet": digits.LeNet,
     "resnet18": lambda: resnet(nn, graphc, 18, 16),
 }
 PRECISIONS = {"float32": None, "bfloat16": "bfloat16", "float16": "float16"}
@@ -38,10 +41,11 @@ def loss_fn(model: Any, x: Any, y: Any) -> Any:
 
 def images_for(model: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Images and labels to learn from and to test with; 32 x 32 in 3 channels for a ResNet."""
-    images, labels, test_images, test_labels = load_digits()
+    images, labels, test_images, test_labels = digits.load_digits()
     if model == "resnet18":
         images, test_images = (
-            np.repeat(enlarge(part[:, 0], 32)[:, None], 3, axis=1) for part in (images, test_images)
+            np.repeat(digits.enlarge(part[:, 0], 32)[:, None], 3, axis=1)
+            for part in (images, test_images)
         )
     return images, labels, test_images, test_labels
 
@@ -51,14 +55,14 @@ def trained(name: str, mixed: str | None, seed: int, epochs: int, accumulate: in
     images, labels, test_images, test_labels = images_for(name)
     graphc.seed(seed)
     model = MODELS[name]()
-    steps = len(images) // BATCH
+    steps = len(images) // digits.BATCH
     rate = optim.schedules.OneCycle(0.02, epochs * steps)
-    batch = graphc.spec((BATCH, *images.shape[1:]))
+    batch = graphc.spec((digits.BATCH, *images.shape[1:]))
     train = graphc.compile(
         loss_fn,
         model,
         batch,
-        graphc.spec((BATCH,), "int32"),
+        graphc.spec((digits.BATCH,), "int32"),
         update=optim.SGD(lr=rate, momentum=0.9, weight_decay=5e-4),
         mixed=mixed,
         accumulate=accumulate,
@@ -71,12 +75,14 @@ def trained(name: str, mixed: str | None, seed: int, epochs: int, accumulate: in
     generator = np.random.default_rng(seed)
     least = float("inf")
     for _ in range(epochs):
-        for chosen in generator.permutation(len(images))[: steps * BATCH].reshape(steps, BATCH):
+        for chosen in generator.permutation(len(images))[: steps * digits.BATCH].reshape(
+            steps, digits.BATCH
+        ):
             x, y = images[chosen], labels[chosen]
             begin = time.process_time()
             train(x, y)
             least = min(least, time.process_time() - begin)
-    accuracy = 100 * float(np.mean(predict(classify, test_images) == test_labels))
+    accuracy = 100 * float(np.mean(digits.predict(classify, test_images) == test_labels))
     assert train.plan is not None
     return [accuracy, train.plan.peak_bytes, least, train.skipped_steps]
 

@@ -11,6 +11,7 @@ import pytest
 import graphc
 from graphc import nn, optim
 from graphc.base.errors import GraphError
+from graphc.ops.fused import KernelNode
 
 DEVICES = ("reference", "cpu", "sim")
 RNG = np.random.default_rng(0)
@@ -283,3 +284,24 @@ def test_an_unknown_precision_is_named() -> None:
     with pytest.raises(GraphError) as caught:
         graphc.compile(nn.Linear(8, 8), SPEC, mixed="fp16")
     assert str(caught.value).startswith("mixed: expected 'bfloat16', 'float16' or None, got 'fp16'")
+
+
+def test_gradients_of_filters_are_rounded_outside_of_their_kernels() -> None:
+    """The kernel that multiplies pairs of bf16, with channels in the lanes, has no epilogue."""
+    specs = graphc.spec((2, 3, 12, 12)), graphc.spec(2, "int64")
+    step = graphc.compile(
+        images_loss,
+        Convolutions(),
+        *specs,
+        update=optim.SGD(lr=0.1),
+        mixed="bfloat16",
+        device="cpu",
+    )
+    found = [
+        (n.output.type.dtype, {v.type.dtype for v in n.inputs})
+        for n in step.graph.nodes
+        if isinstance(n, KernelNode) and any(m.op.called == "wgrad" for m in n.body.nodes)
+    ]
+    assert len(found) == 2
+    if step.target.multiplies_pairs:
+        assert found.count(("f32", {"bf16"})) == 2

@@ -78,7 +78,7 @@ class PrivateDifferentiation:
         for name, gradient in made.items():
             total = gradient.total(factors)
             if self.noise:
-                total = total + functions.randn(total.shape) * (self.noise * self.clip)
+                total = total + _normal(total.shape) * (self.noise * self.clip)
             sums[name] = total * (1 / samples.length)
         return sums
 
@@ -195,6 +195,16 @@ class _Gradient:
 
     def _each(self) -> Tensor:
         return self.samples.with_samples_at(self.whole, 0)
+
+
+def _normal(shape: tuple[int, ...]) -> Tensor:
+    """Normal numbers as those of `randn`, by both halves of Box and Muller's pairs."""
+    count = math.prod(shape)
+    half = (-(-count // 2),)
+    radius = functions.sqrt(functions.log(1 - functions.rand(half)) * -2)
+    angle = functions.rand(half) * (2 * math.pi)
+    both = functions.concat([radius * functions.cos(angle), radius * functions.sin(angle)])
+    return functions.reshape(both[:count], shape)
 
 
 def _square_sum(x: Tensor) -> Tensor:

@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from graphc.base.target import Target
 from graphc.ir import Graph, Node, Value
 from graphc.passes.fuse.absorb_sections import absorb_operands, absorb_sections, refusal
+from graphc.passes.fuse.channels import has_kernels
 from graphc.passes.fuse.groups import fuse_groups
 from graphc.passes.fuse.partition import Partition
-from graphc.passes.fuse.places import LARGE, LARGEST, OF_RULE, misfit, readers, size
+from graphc.passes.fuse.places import LARGE, LARGEST, OF_RULE, misfit, readers, size, stored
 from graphc.passes.rewriting.reasons import record_join, record_separation
 
 
@@ -28,6 +29,9 @@ def fuse_contract(graph: Graph, target: Target) -> Graph:
     notes: dict[int, str] = {}
     # Backward ones first: what they alone read must not be computed, and stored, ahead of them.
     for contraction in sorted(contractions, key=lambda n: not n.where.derived):
+        if _stays_alone(contraction, producers, target):
+            notes[id(contraction)] = ""
+            continue
         inside = _absorb(graph, contraction, set(contraction.outputs), partition, consumers)
         windows = _holds_windows(contraction, target)
         pool = _pooling_of(graph, consumers, inside) if windows else None
@@ -92,6 +96,17 @@ def _refusal(
     if rule := misfit(node, shape):
         return rule
     return OF_RULE if node.where.of_update_rule else refusal(node, first, partition, producers)
+
+
+def _stays_alone(node: Node, producers: Mapping[Value, Node], target: Target) -> bool:
+    """Return whether a gradient of filters is left alone, whose kernel has no epilogue.
+
+    It multiplies two-byte images with channels in the lanes, in pairs: several times as fast as one
+    that rounds its sums.
+    """
+    if node.op.images != len(node.inputs) or not target.multiplies_pairs or not has_kernels(node):
+        return False
+    return all(stored(v, producers).type.dtype == "bf16" for v in node.inputs)
 
 
 def _holds_windows(contraction: Node, target: Target) -> bool:
