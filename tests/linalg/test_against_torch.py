@@ -173,12 +173,12 @@ def test_values_and_gradients_of_every_order(torch: ModuleType, name: str, devic
 LARGER = first_quick(1, ((33, "f8"), (16, "f8"), (33, "f4"), (100, "f8")))
 
 
-@pytest.mark.parametrize(("n", "dtype"), LARGER)
+@pytest.mark.parametrize("size", LARGER)
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_sizes_that_fill_groups_and_registers(
-    torch: ModuleType, name: str, n: int, dtype: str
+    torch: ModuleType, name: str, size: tuple[int, str]
 ) -> None:
-    subject = SUBJECTS[name]
+    (n, dtype), subject = size, SUBJECTS[name]
     inputs = subject.inputs(n, (2,) if n < 100 else (), dtype)
     tolerance = 1e-8 if dtype == "f8" else 2e-3
     check(
