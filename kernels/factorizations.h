@@ -9,13 +9,13 @@
 // columns add in ascending order, each product rounded; so groups of columns, registers and threads change no bits. The references
 // in graphc/ops/linear/ say the same in NumPy.
 //
-// Matrices are row-major without gaps. Whoever includes this defines GRAPHC_FACTORS, the qualifiers of a function, root(x), the
-// square root, and not_a_number<T>().
+// Matrices are row-major without gaps. Whoever includes this defines GRAPHC_FACTORS, the qualifiers of a function,
+// GRAPHC_UNROLLED, what stands before a loop of few steps, root(x), the square root, and not_a_number<T>().
 #pragma once
 
 namespace graphc::factors {
-constexpr long GROUP =
-    8;  // columns whose products are subtracted from the rest of a matrix in one pass over it
+// Columns whose products are subtracted from the rest of a matrix in one pass over it.
+constexpr long GROUP = 8;
 
 template <class T> GRAPHC_FACTORS T magnitude(T x) { return x < 0 ? -x : x; }
 GRAPHC_FACTORS long smaller(long a, long b) { return a < b ? a : b; }
@@ -48,8 +48,7 @@ GRAPHC_FACTORS void subtract_group(const Team& team, long begin, long end, T* ta
   for (long g = 0; g < GROUP; g++) factors[g] = factor(g);
   team.each(begin, end, [&](long k) {
     T x = target[k];
-#pragma GCC unroll 8
-    for (long g = 0; g < GROUP; g++) x -= factors[g] * rows[g * pitch + k];
+    GRAPHC_UNROLLED for (long g = 0; g < GROUP; g++) x -= factors[g] * rows[g * pitch + k];
     target[k] = x;
   });
 }

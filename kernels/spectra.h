@@ -8,10 +8,12 @@
 #include "factorizations.h"
 
 namespace graphc::factors {
-constexpr int MOST_STEPS = 50;   // for one eigenvalue; two or three are usual
-constexpr int MOST_SWEEPS = 30;  // over all pairs; two or three are usual
-constexpr int LANES =
-    16;  // of a sum along a row: element i is added in lane i % 16, lanes by halves
+// For one eigenvalue; two or three are usual.
+constexpr int MOST_STEPS = 50;
+// Over all pairs; two or three are usual.
+constexpr int MOST_SWEEPS = 30;
+// Of a sum along a row: element i is added in lane i % 16, lanes by halves.
+constexpr int LANES = 16;
 template <class T> constexpr T epsilon =
     sizeof(T) == 4 ? T(1.1920928955078125e-7) : T(2.220446049250313e-16);
 

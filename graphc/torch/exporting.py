@@ -151,6 +151,12 @@ def _check(kind: str, program: ExportedProgram) -> None:
         raise GraphError(
             "\n  ".join([f"from_torch: {kind} has operators that are not offered", *lines])
         )
+    (results,) = (node for node in program.graph.nodes if node.op == "output")
+    values = [node.meta.get("val") for node in results.all_input_nodes]
+    if any(isinstance(v, torch.Tensor) and v.is_complex() for v in values):
+        raise error(
+            f"from_torch: {kind} returns complex numbers: torch.view_as_real makes two of one"
+        )
     signature = program.graph_signature
     for given in signature.input_specs:
         if given.kind not in _INPUTS:

@@ -86,6 +86,13 @@ def test_what_complex_numbers_have_no_rule_for_is_said() -> None:
     )
 
 
+def test_results_are_real() -> None:
+    with pytest.raises(GraphError) as found:
+        graphc.from_torch(Model(fft.rfft), torch.from_numpy(X))
+    message = "from_torch: Model returns complex numbers: torch.view_as_real makes two of one"
+    assert str(found.value).startswith(f"{message} (test_torch_linear.py:")
+
+
 @pytest.mark.parametrize("name", ["cholesky", "solve", "slogdet", "eigvalsh", "svdvals"])
 def test_the_backend_takes_matrices(name: str) -> None:
     x = torch.from_numpy(P).clone().requires_grad_()

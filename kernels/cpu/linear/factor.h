@@ -23,5 +23,7 @@ struct Alone {
 }  // namespace graphc::factors
 
 #define GRAPHC_FACTORS inline
+#define GRAPHC_UNROLLED _Pragma("GCC unroll 8")
 #include "spectra.h"
+#undef GRAPHC_UNROLLED
 #undef GRAPHC_FACTORS

@@ -24,5 +24,7 @@ struct Threads {
 }  // namespace graphc::factors
 
 #define GRAPHC_FACTORS GRAPHC_INLINE
+#define GRAPHC_UNROLLED _Pragma("unroll")
 #include "spectra.h"
+#undef GRAPHC_UNROLLED
 #undef GRAPHC_FACTORS
