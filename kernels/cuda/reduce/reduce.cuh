@@ -186,6 +186,15 @@ struct Reduce {
 #pragma unroll
     for (int i = 0; i < own.count; i++) *piece<Results>(workspace, block.y(), i) = own.at[i];
   }
+  // The only partial results of the row.
+  template <class Results>
+  GRAPHC_INLINE Results load_partial(unsigned char* workspace) const {
+    Pieces<Results> own(Results::identity());
+#pragma unroll
+    for (int i = 0; i < own.count; i++)
+      if (exists()) own.at[i] = *piece<Results>(workspace, 0, i);
+    return own.whole;
+  }
   // Combines the partial results of all splits, or of so many `parts`; each thread of a row adds some
   // of them.
   template <class Results>
