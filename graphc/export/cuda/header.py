@@ -15,12 +15,14 @@ from graphc.export.names import commented, filled, native
 from graphc.kernels.program.kernel import GridLaunch
 
 GPU_ERRORS = (
-    *(error for error in ERRORS if error[0] != "ERROR_ALIGNMENT"),
+    *ERRORS,
     ("ERROR_DEVICE", "there is no such GPU, no driver, or no kernels for this GPU"),
     ("ERROR_MEMORY", "the memory of the GPU, or of the host, does not suffice"),
     ("ERROR_DRIVER", "the driver reports an error"),
 )
-"""Error codes, from 0 on."""
+"""Error codes, from 0 on: those of every target first."""
+_UNUSED = "ERROR_ALIGNMENT"
+"""The error of memory that the caller gives, which no GPU's export asks for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +56,7 @@ def _header(module: CudaModule) -> Iterator[str]:
     errors = "\n".join(
         f"  {upper}_{error} = {code}, /* {meaning} */"
         for code, (error, meaning) in enumerate(GPU_ERRORS)
+        if error != _UNUSED
     )
     words = {
         "WHAT": what,
