@@ -22,7 +22,10 @@ TESTED = {
     "mlp",
     "own_layer",
     "own_op",
+    "ppo",
+    "private_digits",
     "resume",
+    "sac",
     "torch_resnet",
     "two_streams",
     "vmap",
@@ -43,6 +46,17 @@ def test_digits_learns_and_ends_with_its_accuracy(capsys):
     assert re.search(r"work memory: peak [\d.]+ MB, lower bound [\d.]+ MB", output)
 
 
+def test_private_digits_learn_and_say_how_private_they_are(capsys):
+    need_module("sklearn")
+    example = load("private_digits")
+    accuracy, epsilon = example.main(["--steps", "60"])
+    assert accuracy > 80
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == f"test accuracy {accuracy:.1f} %, epsilon {epsilon:.2f} at delta 0.0001"
+    need_module("dp_accounting")
+    assert example.spent(1.1, 32 / 1500, 470) < example.spent(1.1, 32 / 1500, 940)
+
+
 def test_char_lstm_learns_and_writes(capsys):
     bits = load("char_lstm").main(["--steps", "60", "--hidden", "32", "--sample", "40"])
     lines = capsys.readouterr().out.splitlines()
@@ -61,6 +75,17 @@ def test_gpt_text_learns_and_goes_on_with_all_prompts(capsys, monkeypatch):
     written = output.split("---\n")[1:]
     for prompt, text in zip(gpt.PROMPTS, written, strict=True):
         assert text.startswith(prompt) and len(text) == len(prompt) + 20 + 1
+
+
+def test_ppo_balances_the_pole(capsys):
+    need_module("gymnasium")
+    assert load("ppo").main(["--steps", "40000", "--seed", "1"]) > 400  # of 500; 20 at first
+    assert re.search(r"^ +\d+,\d+ steps: return +[\d.]+, [\d,]+ steps", capsys.readouterr().out)
+
+
+def test_sac_swings_the_pendulum_up():
+    need_module("gymnasium")
+    assert load("sac").main(["--steps", "4500"]) > -400  # -1,200 at first
 
 
 def test_resume_goes_on_with_the_same_bits(tmp_path, capsys):

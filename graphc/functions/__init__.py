@@ -29,6 +29,7 @@ from graphc.functions.array.linear.matrix_construction import *
 from graphc.functions.array.linear.matrix_product import *
 from graphc.functions.array.linear.products import *
 from graphc.functions.array.loops import *
+from graphc.functions.array.mixed import *
 from graphc.functions.array.ordering import *
 from graphc.functions.array.random import *
 from graphc.functions.array.reductions import *

@@ -170,7 +170,11 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
         "graphc.seed(number) sets initial values and draws, compile's seed= those of one program",
     ),
     (
-        ".*autocast.*|set_float32_.*|get_float32_.*|GradScaler",
+        ".*autocast.*|GradScaler",
+        "compile's mixed= says in which two-byte dtype products are computed",
+    ),
+    (
+        "set_float32_.*|get_float32_.*",
         "compile's precision= says what products are computed in",
     ),
     (

@@ -105,7 +105,10 @@ class _Call:
         body = _RuleBuilder(self.builder)
         arguments = self._trace(body, outputs, residuals)
         op = CustomGradient(body.graph(body.results), len(outside), len(floats))
-        read = [*body.residuals, *(Tensor(v, self.builder) for v in [*body.captured, *outside])]
+        read = [
+            *body.residuals,
+            *(Tensor(v, self.builder) for v in [*(v for v, _ in body.constants), *outside]),
+        ]
         marked = iter(self.builder.emit(op, *read, *arguments, *floats) if floats else ())
         self.outputs = tree.map_leaves(
             lambda _, leaf: next(marked) if leaf.dtype in FLOATS else leaf, outputs
@@ -170,7 +173,7 @@ class _RuleBuilder(BodyBuilder):
 
     def __init__(self, outer: Any) -> None:
         super().__init__(outer, 0, "backward")
-        self.bounds = None
+        self.bounds, self.mixed = None, ""
         self.residuals: list[Tensor] = []
         """Tensors of the surrounding builder."""
         self.results: list[Tensor] = []
@@ -200,7 +203,7 @@ class _RuleBuilder(BodyBuilder):
     def finish(self, results: Sequence[Tensor]) -> None:
         """Set what the graph returns."""
         self.results = list(map(self.own, results))
-        captured = [t.value for t in self.captured.values()]
+        captured = [t.value for _, t in self.constants]
         self.inputs = [*self._residuals, *captured, *self._gradients]
 
     def random_step(self) -> tuple[int, int, Tensor]:

@@ -22,6 +22,7 @@ from graphc.ops.custom_gradient import CustomGradient
 from graphc.ops.loops.scan import Scan
 from graphc.ops.view import Reshape
 from graphc.trace import Builder, Operand, Tensor, current_builder
+from graphc.trace.mixed import in_precision
 
 _RULES = Vocabulary()
 
@@ -51,11 +52,12 @@ def gradients(
     for output, seed in zip(outputs, seeds, strict=True):
         if output.value in active:
             contribute(output.value, seed)
+    here = current_builder()
     for node in reversed(nodes):
         if not any(v in grads for v in node.outputs):
             continue
         where = replace(node.where, derived=True)
-        with current_builder().at(where):
+        with here.at(where), in_precision(here, ""):
             inputs = [Tensor(v, builder) for v in node.inputs]
             results = [Tensor(v, builder) for v in node.outputs]
             known = [grads.get(v) for v in node.outputs]

@@ -102,7 +102,9 @@ class _Check:
     def _part(self, names: Sequence[str]) -> Iterator[Tried]:
         wanted = _results(self.stages[names[0]])
         if names[-1] == "differentiate":
-            wanted = {name: v for name, v in wanted.items() if name.startswith("output")}
+            # Gradients that the function gave are outputs until then.
+            kept = {f"output {i}" for i, _ in enumerate(self.stages[names[-1]].outputs)}
+            wanted = {name: v for name, v in wanted.items() if name in kept}
         unproved = self._unproved(names[0], names[-1], wanted)
         if not unproved:
             return

@@ -17,7 +17,8 @@ class Buffer(Parameter):
     In `forward`, `self.NAME = tensor` sets the next contents. Later reads of the attribute in the
     same call see them, and every program sees them from the next call on. As in PyTorch, a variable
     keeps what it was assigned: after `old = self.NAME; self.NAME = new`, `old` still holds the
-    previous contents. The function of a scan can read a buffer but not assign it.
+    previous contents. Loops and branches may assign buffers: an iteration reads what the one before
+    has left.
 
     Args:
         data: The initial contents, as for a `Parameter`; shape and dtype stay.

@@ -3,8 +3,10 @@
 from graphc.optim import schedules
 from graphc.optim.adam import Adam, AdamW
 from graphc.optim.adam_variants import Adamax, NAdam, RAdam, SparseAdam
+from graphc.optim.applied import apply
 from graphc.optim.large_batch import LAMB, Lion, Muon
 from graphc.optim.missing import missing as _missing
+from graphc.optim.private import DPSGD
 from graphc.optim.rule import Rule
 from graphc.optim.scaled import Adagrad, RMSprop
 from graphc.optim.sgd import ASGD, SGD
@@ -12,6 +14,7 @@ from graphc.optim.sized import Adadelta, Rprop
 
 __all__ = [
     "ASGD",
+    "DPSGD",
     "LAMB",
     "SGD",
     "Adadelta",
@@ -27,6 +30,7 @@ __all__ = [
     "Rprop",
     "Rule",
     "SparseAdam",
+    "apply",
     "schedules",
 ]
 

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from graphc.ir.state import StateBuffer
+from graphc.optim import loss_scale
+from graphc.trace import Builder
+
+SHARED = ("random.key", "random.step", *loss_scale.NAMES)
+"""State of a model's programs: `random.step` counts the calls of random ops, `random.key` is what
+they count from; the rest is the loss scale's."""
 
 
 class Clock:
@@ -17,9 +25,18 @@ class Clock:
         self.step = StateBuffer(0, np.int32)
         self.loaded = 0
         """The steps that were finished when the state was loaded."""
-        self.random: dict[str, StateBuffer] = {}
-        """`random.step` counts the random ops' calls, `random.key` is what they count from; there
-        once a program has random ops."""
+        self.shared: dict[str, StateBuffer] = {}
+        """What programs share once one has it, by the names in `SHARED`."""
+
+    def share(self, builder: Builder, made: Callable[[str, StateBuffer], StateBuffer]) -> None:
+        """Bind the state of a program that the model's other programs have too.
+
+        `made` gives the buffer of a name from a first one.
+        """
+        for name in (name for name in SHARED if name in builder.buffers):
+            if name not in self.shared:
+                self.shared[name] = made(name, StateBuffer(builder.buffers[name].numpy()))
+            builder.rebind_state(name, self.shared[name])
 
     @property
     def finished(self) -> int:

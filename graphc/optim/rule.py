@@ -18,6 +18,7 @@ from graphc.nn.parameter import Parameter
 from graphc.optim.clock import Clock
 from graphc.optim.construction import checked
 from graphc.optim.groups import Group
+from graphc.optim.loss_scale import SCALE
 from graphc.optim.rows import Lookups, RowGradient
 from graphc.optim.stateful import Gradient, Groups, Stateful
 from graphc.trace import Builder, Tensor
@@ -121,7 +122,7 @@ class Rule(Stateful):
         self._remember(gradients)
         clock = self._clock_for(gradients)
         counters = self._counters(gradients, clock)
-        self._share_random(builder, clock)
+        self._share(builder, clock)
         with builder.at(Where(derived=True, function=called)):
             following = self._count(builder, clock, counters)
             shared = {
@@ -158,6 +159,17 @@ class Rule(Stateful):
                 for state, tensor in zip(old, new, strict=True):
                     changed = _cast(tensor, state)
                     builder.update(state, changed if few is None else few.put(state, changed))
+
+    def share(self, builder: Builder, gradients: Sequence[Gradient]) -> None:
+        """Bind the loss scale and the counters of a program that computes gradients for this rule.
+
+        They are those of the programs that update the same parameters.
+        """
+        self._share(builder, self._clock_for(gradients))
+
+    def scales_losses(self) -> bool:
+        """Return whether a program scales its loss for this rule."""
+        return any(SCALE in clock.shared for clock in self._clocks)
 
     def updates_rows(self, parameter: Parameter, name: str) -> bool:
         """Return whether a step may write only the rows of this parameter that it reads."""

@@ -24,6 +24,7 @@ from graphc.nn.state_arrays import as_array, can_assign, mapping_of, type_text
 from graphc.optim.clock import Clock
 from graphc.optim.counts import Counts
 from graphc.optim.groups import Group, Rate, group_of, make_groups
+from graphc.optim.loss_scale import SCALE
 from graphc.trace import Builder, Tensor
 
 Groups = Sequence[Mapping[str, Any]]
@@ -132,8 +133,10 @@ class Stateful:
         """Return copies of the state, as of the last finished step.
 
         The names are `lr` f64[], `groups.N.lr` f64[], `step` i32[] (`step.1` for a second model),
-        `random.step` and `random.key` i32[] if random ops count their calls, and `moment.parameter`
-        for the moments, with `ema` for averages. Moments exist from the first compile on.
+        `random.step` and `random.key` i32[] if random ops count their calls, `loss_scale` f32[],
+        `loss_scale.steps` and `loss_scale.skipped` i32[] with `mixed="float16"`, and
+        `moment.parameter` for the moments, with `ema` for averages. Moments exist from the first
+        compile on.
         """
         named = snapshot(dict(self._named()))
         finished = max(int(named[f"step{self._suffix(clock)}"]) for clock in self._clocks)
@@ -161,7 +164,7 @@ class Stateful:
         arrays = {name: as_array(name, value) for name, value in state.items()}
         own = {"lr": self._clocks[0].rate, **dict(self._named())}
         own |= {self._rate_name(group): self._clocks[0].rate for group in self._groups}
-        prefixes = ("step.", "steps.", "random.", *self._prefixes())
+        prefixes = ("step.", "steps.", "random.", SCALE, *self._prefixes())
         counted = self._complete_steps(arrays)
         problems = [f"missing {name} : {b.type}" for name, b in own.items() if name not in arrays]
         for name, array in arrays.items():
@@ -320,13 +323,9 @@ class Stateful:
         """The number of times that parameters with a common step counter were split."""
         return self._counts.version
 
-    def _share_random(self, builder: Builder, clock: Clock) -> None:
-        """Let the program's random ops count their calls where the model's other programs do."""
-        for name in {"random.step", "random.key"} & builder.buffers.keys():
-            if name not in clock.random:
-                first = StateBuffer(builder.buffers[name].numpy())
-                clock.random[name] = self._buffer(f"{name}{self._suffix(clock)}", first)
-            builder.rebind_state(name, clock.random[name])
+    def _share(self, builder: Builder, clock: Clock) -> None:
+        """Let the program draw random numbers and scale losses as the model's other programs do."""
+        clock.share(builder, lambda name, b: self._buffer(f"{name}{self._suffix(clock)}", b))
 
     def _rate_name(self, group: Group[Any]) -> str:
         return f"groups.{group.number}.lr"
@@ -385,7 +384,7 @@ class Stateful:
         """All state but the rates, by name."""
         for clock in self._clocks:
             yield f"step{self._suffix(clock)}", clock.step
-            for name, buffer in sorted(clock.random.items()):
+            for name, buffer in sorted(clock.shared.items()):
                 yield f"{name}{self._suffix(clock)}", buffer
         models = [clock.step for clock in self._clocks]
         for members in self._counts.together():

@@ -39,6 +39,9 @@ def compile(
     batch: Buckets | None = None,
     sizes: Mapping[str, Buckets] | None = None,
     wait: bool | None = None,
+    mixed: str | None = None,
+    accumulate: int = 1,
+    gradients: Any = False,
 ) -> Program:
     """Compile `fn(*args)`, or a whole training step with `update`, to a program.
 
@@ -79,6 +82,17 @@ def compile(
         wait: Whether the CPU's kernels are compiled before the first call. By default a program
             begins with prebuilt kernels, which give the same bits in about twice the time, and
             compiled ones replace them as they become ready.
+        mixed: "bfloat16" or "float16": products (matrix products, convolutions, attention) take
+            float32 operands in two bytes and give two bytes, which what follows stores, while
+            sums, losses, normalizations and the parameters stay float32; see `full_precision`.
+            Results are float32. With "float16" and `update` the loss is scaled, and a step whose
+            gradients overflow is skipped; see `Program.loss_scale`.
+        accumulate: The number of equal micro-batches that the batch, the first axis of every array,
+            is cut into. The program computes their losses and gradients one after the other, and
+            then updates once by the mean.
+        gradients: Whether the program returns `(results, gradients)`, the gradients by name, in
+            place of an update; `optim.apply` takes them. With `mixed="float16"`, the optimizer that
+            they are for.
 
     Returns:
         A `Program`; a `SizedProgram`, which takes every size, if an axis of a spec has a name. As
@@ -113,6 +127,9 @@ def compile(
         disable,
         memory,
         wait,
+        mixed,
+        accumulate,
+        gradients,
     )
     buckets = buckets_of(batch, sizes)
     if has_names(args):
@@ -134,11 +151,30 @@ def _compiled(
 
     with collector_paused(), decisions() as notes:
         bounds = "bounds" in settings.check
-        traced = trace_function(fn, args, options.training, options.seed, bounds, common)
+        traced = trace_function(
+            fn,
+            args,
+            options.training,
+            options.seed,
+            bounds,
+            common,
+            options.mixed,
+            options.differentiation,
+        )
+        if options.holder is not None:
+            options.holder.share(traced.builder, traced.gradients)
         outputs = [t for _, t in tree.leaves(traced.outputs)]
-        graph = traced.builder.graph([*outputs, *(s.tensor for s in traced.builder.shown)])
+        watched = [s.tensor for s in traced.builder.shown]
+        applied = [gradient for _, gradient in traced.builder.applied]
+        if applied and update is None:
+            raise error("apply: gives gradients to update=, which is not given")
+        graph = traced.builder.graph([*outputs, *watched, *applied])
         stages["trace"] = graph
-        step = None if update is None else Update.of(traced, update, options.selection)
+        step = (
+            None
+            if update is None
+            else Update.of(traced, update, options.selection, options.mixed == "f16")
+        )
         before = [item for item in passes.BEFORE_GRADIENT if item[0] not in settings.disable]
 
         def differentiated() -> Differentiated:

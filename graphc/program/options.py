@@ -11,9 +11,16 @@ import numpy as np
 from graphc.base import config
 from graphc.base.source_lines import error
 from graphc.base.target import Target
+from graphc.functions.array.tensors import is_integer
 from graphc.nn.selection import Selection
+from graphc.optim.private import DPSGD
 from graphc.optim.rule import Rule
 from graphc.program.loading import target_for
+from graphc.program.micro_batches import Differentiation
+from graphc.program.private import PrivateDifferentiation
+
+MIXED = {"bfloat16": "bf16", "float16": "f16"}
+"""The values of `mixed` and the dtypes that they stand for."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +37,12 @@ class Options:
     training: bool
     """Whether modules train whose mode was not set."""
     seed: int | None
+    mixed: str
+    """The two-byte dtype of products with mixed precision, "bf16" or "f16", or ""."""
+    differentiation: Differentiation | PrivateDifferentiation | None
+    """How the gradient is computed while the function is traced; None if it is not."""
+    holder: Rule | None
+    """The optimizer that holds the loss's scale of a program that returns gradients."""
 
     @classmethod
     def of(
@@ -46,6 +59,9 @@ class Options:
         disable: Iterable[str],
         memory: int | str | None,
         wait: bool | None,
+        mixed: str | None,
+        accumulate: int,
+        gradients: Any,
     ) -> Options:
         """Return the options that arguments of `compile` give, or raise GraphError."""
         from graphc.passes import (
@@ -66,9 +82,51 @@ class Options:
             raise error(f"update: expected a rule such as graphc.optim.SGD(lr=0.1), got {got}")
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer)):
             raise error(f"seed: expected an integer or None, got {seed!r}")
-        if train is not None and update is None:
+        if train is not None and update is None and not gradients:
             raise error("train: says what update= may change, which is not given")
+        if mixed is not None and mixed not in MIXED:
+            raise error(f"mixed: expected 'bfloat16', 'float16' or None, got {mixed!r}")
+        narrow = "" if mixed is None else MIXED[mixed]
         selection = None if train is None else Selection("train", train)
         chosen, target = target_for(settings, precision)
-        trains = update is not None if training is None else training
-        return cls(settings, update, selection, chosen, target, precision, trains, seed)
+        if not is_integer(accumulate) or accumulate < 1:
+            raise error(
+                f"accumulate: expected a number of micro-batches from 1 up, got {accumulate!r}"
+            )
+        if not isinstance(gradients, bool | Rule):
+            raise error(f"gradients: expected a bool or the optimizer, got {gradients!r}")
+        if gradients and update is not None:
+            raise error("gradients: are results in place of update=, which is given too")
+        if gradients is True and narrow == "f16":
+            raise error(
+                "gradients: with mixed='float16' expected the optimizer, which holds the loss's "
+                "scale, got True"
+            )
+        if accumulate > 1 and update is None and not gradients:
+            raise error("accumulate: is of use with update= or gradients=, neither is given")
+        differentiation: Differentiation | PrivateDifferentiation | None = None
+        if isinstance(update, DPSGD):
+            if accumulate > 1:
+                raise error("accumulate: DPSGD computes gradients of single samples, expected 1")
+            if narrow == "f16":
+                raise error("mixed: DPSGD expected None or 'bfloat16', since it scales no losses")
+            differentiation = PrivateDifferentiation(update.clip, update.noise, selection)
+        elif gradients or accumulate > 1:
+            returns = gradients is not False
+            scaled = narrow == "f16"
+            differentiation = Differentiation(int(accumulate), scaled, selection, returns)
+        trains = (update is not None or bool(gradients)) if training is None else training
+        holder = gradients if isinstance(gradients, Rule) else None
+        return cls(
+            settings,
+            update,
+            selection,
+            chosen,
+            target,
+            precision,
+            trains,
+            seed,
+            narrow,
+            differentiation,
+            holder,
+        )

@@ -19,6 +19,7 @@ from graphc.base.target import SIMULATOR, Target
 from graphc.ir import Array, Graph, tree
 from graphc.ir.state import StateBuffer
 from graphc.nn.parameter import changes
+from graphc.optim.loss_scale import SCALE, SKIPPED
 from graphc.program.executable import Executable, Tiered
 from graphc.program.program_files import ProgramFiles
 from graphc.program.tracing import Traced, state_of
@@ -224,6 +225,32 @@ class Program(ProgramFiles):
     @lr.setter
     def lr(self, value: float) -> None:
         self._rule().lr = value
+
+    @property
+    def loss_scale(self) -> float | None:
+        """What the loss is multiplied by with `mixed="float16"`; None for other programs.
+
+        It begins at 65536, is halved by a step whose gradients overflow, and doubles after 2000
+        steps without one.
+
+        Example:
+            >>> step = graphc.compile(
+            ...     lambda m: graphc.sum(m.weight**2),
+            ...     nn.Linear(2, 1),
+            ...     update=optim.SGD(lr=0.1),
+            ...     mixed="float16",
+            ... )
+            >>> step.loss_scale, step.skipped_steps
+            (65536.0, 0)
+        """
+        held = {} if self._clock is None else self._clock.shared
+        return float(held[SCALE].numpy()) if SCALE in held else None
+
+    @property
+    def skipped_steps(self) -> int:
+        """The number of steps that were skipped, since their gradients overflowed."""
+        held = {} if self._clock is None else self._clock.shared
+        return int(held[SKIPPED].numpy()) if SKIPPED in held else 0
 
     @property
     def clock(self) -> Any:

@@ -21,6 +21,7 @@ from graphc.ir import Graph
 from graphc.ir.state import StateBuffer
 from graphc.optim.clock import Clock
 from graphc.optim.groups import Rate
+from graphc.optim.loss_scale import SCALE
 from graphc.optim.rates import LARGEST, RULE, SCHEDULE, rates_of
 from graphc.optim.restored import RestoredRule
 from graphc.program.debug_print import STATISTICS, Shown
@@ -233,7 +234,7 @@ def _update(program: Program, buffers: Mapping[str, StateBuffer]) -> dict[str, A
         "rate": names.get(clock.rate),
         "group_rates": [names.get(rate) for rate in clock.rates],
         "step": names[clock.step],
-        "random": {key: names[b] for key, b in clock.random.items() if b in names},
+        "random": {key: names[b] for key, b in clock.shared.items() if b in names},
     }
 
 
@@ -260,8 +261,9 @@ def _read_rule(fields: Fields, buffers: Mapping[str, StateBuffer], lr: Rate | No
     clock.rate = bound(fields.take("rate", str, type(None)), clock.rate)
     clock.rates = [bound(name, own) for name, own in zip(groups, clock.rates, strict=True)]
     clock.step = bound(fields.take("step", str), clock.step)
-    clock.random = {
-        key: bound(name, StateBuffer(0, "i32")) for key, name in fields.table("random", str).items()
+    clock.shared = {
+        key: bound(name, StateBuffer(0, "f32" if key == SCALE else "i32"))
+        for key, name in fields.table("random", str).items()
     }
     clock.loaded = clock.finished
     fields.end()

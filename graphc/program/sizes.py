@@ -250,8 +250,8 @@ class SizedProgram(Program):
         return mixing(traced[sizes], traced[wider], sizes[number], wider[number])
 
     def _traced(self, sizes: Sizes) -> Traced:
-        training, named = self._options.training, self._named(sizes)
-        return trace_function(self._fn, self._with(named), training, 0, common=self._common)
+        args, how = self._with(self._named(sizes)), self._options
+        return trace_function(self._fn, args, how.training, 0, False, self._common, how.mixed)
 
     def _plan(self, sizes: Sizes) -> Program:
         """The program of these sizes, made if there is none."""

@@ -13,8 +13,8 @@ import numpy as np
 
 from graphc.base.source_lines import error
 from graphc.functions.array.linear.matrix_trace import trace as matrix_trace
-from graphc.functions.array.tensors import as_tensor
-from graphc.ir import Graph, NamedType, Type, dtype_name, tree
+from graphc.functions.array.tensors import as_tensor, cast
+from graphc.ir import NARROW, Graph, NamedType, Type, dtype_name, tree
 from graphc.ir.state import StateBuffer
 from graphc.nn.initialize import draw_key
 from graphc.nn.module import Module
@@ -37,6 +37,8 @@ class Traced:
     """(name, module or parameter) of the module that is traced and of the arguments."""
     parameters: dict[str, Parameter] = field(default_factory=dict)
     """The arguments that are parameters and those of modules among them, by state name."""
+    gradients: list[tuple[Parameter, Tensor, str]] = field(default_factory=list)
+    """(parameter, gradient, name) of gradients that are computed in the trace."""
 
     @property
     def closures(self) -> list[tuple[Parameter, tuple[str, ...]]]:
@@ -45,6 +47,10 @@ class Traced:
         return [
             (p, at) for p, at in self.builder.parameters_read.values() if id(p.state) not in held
         ]
+
+
+Call = Callable[[Traced, Callable[..., Any], Sequence[Any]], Any]
+"""Calls a function with symbolic arguments, and returns the program's results."""
 
 
 @overload
@@ -110,13 +116,17 @@ def trace_function(
     seed: int | None,
     bounds: bool = False,
     common: Common | None = None,
+    mixed: str = "",
+    call: Call | None = None,
 ) -> Traced:
     """Run `fn` on symbolic tensors in place of the specs.
 
     `bounds` records the ranges of indices. Without a seed, a program with random ops draws a key of
-    its own.
+    its own. `mixed` is the two-byte dtype of products, or "". `call` calls the function in
+    place of a plain call.
     """
     builder = Builder(function_name(fn))
+    builder.mixed = mixed
     if common is not None:
         builder.modes, builder.random = common.modes, common.random
     builder.training, builder.seed = training, seed or 0
@@ -132,7 +142,8 @@ def trace_function(
         traced.arguments = called_with(fn, args, type_of)
         names = argument_names(fn, len(args))
         symbolic = [tree.map_leaves(_symbol, a, n) for a, n in zip(args, names, strict=True)]
-        traced.outputs = tree.map_leaves(_result, fn(*symbolic))
+        results = fn(*symbolic) if call is None else call(traced, fn, symbolic)
+        traced.outputs = tree.map_leaves(_result, results)
     return traced
 
 
@@ -240,7 +251,9 @@ def owner_of(fn: Callable[..., Any]) -> Module | None:
 
 def _result(path: str, value: Any) -> Tensor:
     if isinstance(value, Operand | int | float | np.ndarray | np.generic):
-        return current_builder().own(as_tensor(value))
+        builder = current_builder()
+        tensor = builder.own(as_tensor(value))
+        return cast(tensor, "f32") if builder.mixed and tensor.dtype in NARROW else tensor
     raise error(f"the function returns tensors, got {type(value).__name__} at {path or '0'}")
 
 

@@ -15,6 +15,7 @@ from graphc.ir import Graph, Type, Where
 from graphc.ir.state import StateBuffer
 from graphc.nn.parameter import Parameter
 from graphc.nn.selection import Selection
+from graphc.optim.loss_scale import loss_scale, scaled_seed, skip_overflows, unscaled
 from graphc.optim.rule import Rule
 from graphc.program.tracing import Traced
 from graphc.trace import Builder, Tensor
@@ -47,19 +48,24 @@ class Update:
     """Whether each of them was, when `compile` was called."""
     selected: bool
     """Whether `train` chose them."""
+    scales: bool = False
+    """Whether the loss is scaled, and steps whose gradients overflow are skipped."""
 
     @classmethod
-    def of(cls, traced: Traced, rule: Rule, selection: Selection | None) -> Update:
+    def of(
+        cls, traced: Traced, rule: Rule, selection: Selection | None, scales: bool = False
+    ) -> Update:
         """Return the update of a selection of the program's parameters.
 
         It raises GraphError for a selection that the arguments do not hold; and, without a
         selection, for a trainable parameter that is read but is no argument.
         """
         if selection is None:
-            _refuse_closures(traced)
+            refuse_closures(traced, "update=")
         allowed = traced.parameters if selection is None else selection.of(traced.parameters)
         trainable = {name: p.trainable for name, p in allowed.items()}
-        return cls(traced, rule, allowed, trainable, selection is not None)
+        scales = scales or (bool(traced.builder.applied) and rule.scales_losses())
+        return cls(traced, rule, allowed, trainable, selection is not None, scales)
 
     def differentiate(self, graph: Graph) -> Differentiated:
         """Append the gradient of the first output and the update of the parameters to the graph.
@@ -68,23 +74,56 @@ class Update:
         """
         builder = Builder.extend(graph, self.traced.builder)
         outputs = [Tensor(v, builder) for v in graph.outputs]
+        count = len(outputs) - len(self.traced.builder.applied)
+        outputs, given = outputs[:count], outputs[count:]
+        read = [name for name in self.allowed if name in builder.buffers]
+        with builder.building():
+            pairs = self._given(given) if given else self._of_loss(builder, outputs, read)
+            self._emit(builder, pairs)
+        updated = [name for name, _ in pairs]
+        read = list(dict.fromkeys([*read, *updated]))
+        return Differentiated(builder.graph(outputs), builder.buffers, read, updated)
+
+    def _of_loss(
+        self, builder: Builder, outputs: Sequence[Tensor], read: Sequence[str]
+    ) -> list[tuple[str, Tensor]]:
+        """Differentiate the loss, the first output: (name of a parameter, its gradient)."""
         if not outputs:
             raise error("with update=, the function returns the loss, got nothing")
         check_scalar_loss(outputs[0])
-        read = [name for name in self.allowed if name in builder.buffers]
         trained = [name for name in read if self.trainable[name]]
         if not trained:
             found = self._reason_without_gradient(read)
             raise error(f"with update=, the loss depends on trainable parameters, {found}")
         weights = [builder.read_state(self.allowed[name].state) for name in trained]
-        with builder.building():
-            with builder.at(Where(derived=True)):
-                seed = one_like(outputs[0])
-            grads = gradients(outputs[:1], [seed], weights, builder)
-            pairs = [(n, g) for n, g in zip(trained, grads, strict=True) if g is not None]
-            self.rule.emit(builder, [(self.allowed[n], g, n) for n, g in pairs])
-        updated = [name for name, _ in pairs]
-        return Differentiated(builder.graph(outputs), builder.buffers, read, updated)
+        with builder.at(Where(derived=True)):
+            seed = scaled_seed(builder, outputs[0]) if self.scales else one_like(outputs[0])
+        grads = gradients(outputs[:1], [seed], weights, builder)
+        pairs = [(n, g) for n, g in zip(trained, grads, strict=True) if g is not None]
+        return [(n, unscaled(builder, g)) for n, g in pairs] if self.scales else pairs
+
+    def _given(self, tensors: Sequence[Tensor]) -> list[tuple[str, Tensor]]:
+        """The gradients that the function gave: (name of a parameter, its gradient)."""
+        names = {id(p.state): name for name, p in self.allowed.items()}
+        pairs: dict[str, Tensor] = {}
+        for (parameter, _), tensor in zip(self.traced.builder.applied, tensors, strict=True):
+            name = names.get(id(parameter.state))
+            if name is not None and name in pairs:
+                raise error(f"apply: {name} has two gradients")
+            if name is not None:
+                pairs[name] = tensor
+        if not pairs:
+            found = self._reason_without_gradient([])
+            raise error(f"with update=, gradients of trainable parameters are applied, {found}")
+        return list(pairs.items())
+
+    def _emit(self, builder: Builder, pairs: Sequence[tuple[str, Tensor]]) -> None:
+        """Append the rule's updates by the gradients of the named parameters."""
+        if self.scales:
+            loss_scale(builder)
+        self.rule.emit(builder, [(self.allowed[name], g, name) for name, g in pairs])
+        if self.scales:
+            skip_overflows(builder, [g for _, g in pairs], ("random.step",))
 
     def _reason_without_gradient(self, read: Sequence[str]) -> str:
         """What there is where the loss depends on no parameter that may change."""
@@ -120,8 +159,7 @@ class Update:
             return None
         builder = Builder.extend(graph, self.traced.builder)
         with builder.building():
-            pairs = [(self.allowed[n], builder.input(*self._input(n)), n) for n in names]
-            self.rule.emit(builder, pairs)
+            self._emit(builder, [(n, builder.input(*self._input(n))) for n in names])
         whole = builder.graph([])
         return (
             Graph(whole.name, (), whole.state, whole.nodes[len(graph.nodes) :], (), whole.updates),
@@ -129,12 +167,12 @@ class Update:
         )
 
 
-def _refuse_closures(traced: Traced) -> None:
-    """GraphError if the function reads a trainable parameter that its arguments do not hold."""
+def refuse_closures(traced: Traced, said: str) -> None:
+    """Raise GraphError if the function reads a trainable parameter that no argument holds."""
     for parameter, lines in traced.closures:
         if parameter.trainable:
             raise GraphError(
-                f"with update=, the function reads a parameter {parameter.type} that is not among "
+                f"with {said}, the function reads a parameter {parameter.type} that is not among "
                 "its arguments and would not be trained: give its module to compile as an "
                 f"argument, or say with train= what to train ({', '.join(lines)})"
             )

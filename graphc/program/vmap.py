@@ -22,6 +22,7 @@ from graphc.nn.module import Module
 from graphc.nn.parameter import Parameter
 from graphc.ops.axes import repeated
 from graphc.trace import Builder, Tensor, current_builder
+from graphc.trace.mixed import in_precision
 
 Axis = int | None
 
@@ -57,7 +58,7 @@ def vmap(fn: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callabl
 
     @functools.wraps(fn, updated=())
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        samples = _Samples(current_builder())
+        samples = Samples(current_builder())
         entered = samples.enter("in_axes", in_axes, args)
         named = samples.enter("in_axes", 0, kwargs)
         samples.length = samples.count()
@@ -70,7 +71,7 @@ def vmap(fn: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callabl
     return wrapped
 
 
-class _Samples(BodyBuilder):
+class Samples(BodyBuilder):
     """The graph of one sample, which is then rewritten for all.
 
     `length` is the number of samples, `elements` are the mapped tensors of one sample.
@@ -159,8 +160,12 @@ class _Samples(BodyBuilder):
     def keeps(self, state: Tensor) -> bool:
         if state.value in self.whole:
             return self.outer.keeps(self.whole[state.value][0])
-        sources = {t.value: Tensor(v, self.outer) for v, t in self.captured.items()}
-        return state.value in sources and self.outer.keeps(sources[state.value])
+        return super().keeps(state)
+
+    def after(self, state: Tensor) -> Tensor:
+        if state.value in self.updates:
+            return Tensor(self.updates[state.value], self)
+        return state if state.value in self.whole else super().after(state)
 
     def update(self, old: Tensor, new: Tensor) -> None:
         Builder.update(self, old, new)
@@ -169,9 +174,10 @@ class _Samples(BodyBuilder):
         """Append to the surrounding builder what all samples compute."""
         for whole, tensor in self.elements:
             self.known[tensor.value] = Known(whole, True)
-        for value, tensor in self.captured.items():
+        for value, tensor in self.constants:
             self.known[tensor.value] = Known(Tensor(value, self.outer), False)
-        self.f.walk(self.nodes, self.known, self.length)
+        with in_precision(self.outer, ""):
+            self.f.walk(self.nodes, self.known, self.length)
         for old, new in self.updates.items():
             self._update(old, self.known[new])
         self.hand_on([self.known[w.tensor.value].tensor for w in self.watched()])
@@ -179,7 +185,7 @@ class _Samples(BodyBuilder):
     def _update(self, old: Value, new: Known) -> None:
         if old in self.whole:
             whole, axis = self.whole[old]
-            self.outer.update(whole, self._with_samples_at(new, axis))
+            self.outer.update(whole, self.with_samples_at(new, axis))
             return
         if new.stacked:
             raise error(
@@ -204,11 +210,12 @@ class _Samples(BodyBuilder):
                     f"vmap: out_axes {axis} is out of range for {shown}, "
                     f"{leaf.value.type} for each sample"
                 )
-            return self._with_samples_at(known, axis % rank)
+            return self.with_samples_at(known, axis % rank)
 
         return _paired("out_axes", axes, result, "", left)
 
-    def _with_samples_at(self, known: Known, axis: int) -> Tensor:
+    def with_samples_at(self, known: Known, axis: int) -> Tensor:
+        """Return a value of all samples with their axis there."""
         if not known.stacked:
             known = Known(cast(Tensor, repeated(self.f, known.tensor, self.length)), True)
         return self.f.moved(known.tensor, 0, axis) if axis else known.tensor

@@ -11,9 +11,22 @@ import numpy as np
 
 from graphc.base.errors import GraphError
 from graphc.base.source_lines import error, user_call, user_line
-from graphc.ir import Graph, NamedType, Names, Node, Type, Value, Where, dtype_name, infer_types
+from graphc.ir import (
+    NARROW,
+    Graph,
+    NamedType,
+    Names,
+    Node,
+    Type,
+    Value,
+    Where,
+    dtype_name,
+    infer_types,
+)
 from graphc.ir.state import StateBuffer
 from graphc.ops.base import Op
+from graphc.ops.pointwise.logic import Cast
+from graphc.trace.mixed import WIDE
 from graphc.trace.operand import Tensor
 
 
@@ -36,6 +49,8 @@ class Builder:
         self.modes: Mapping[int, bool | None] = {}
         """What `train` or `eval` had said of modules at a time before, by their identity."""
         self.seed = 0
+        self.mixed = ""
+        """With mixed precision, the two-byte dtype of products, "bf16" or "f16"; see mixed.py."""
         self.bounds: list[Any] | None = None
         """A `Bound` for each tensor of indices, where GRAPHC_CHECK=bounds asks for them."""
         self.shown: list[Any] = []
@@ -49,6 +64,8 @@ class Builder:
         self.parameters_read: dict[int, tuple[Any, tuple[str, ...]]] = {}
         """(parameter, the user's lines) for each parameter that was read, by the identity of its
         buffer."""
+        self.applied: list[tuple[Any, Tensor]] = []
+        """(parameter, its gradient) where `optim.apply` gives the gradients."""
         self.buffers: dict[str, StateBuffer] = {}
         """What each state value is bound to, by the value's name."""
         self._known_names: dict[int, str] = {}
@@ -101,8 +118,11 @@ class Builder:
 
     def contents(self, buffer: StateBuffer) -> Tensor:
         """Return the contents of `buffer` at this point: its last update, if there was one."""
-        old = self.read_state(buffer)
-        return Tensor(self.updates.get(old.value, old.value), self)
+        return self.after(self.read_state(buffer))
+
+    def after(self, state: Tensor) -> Tensor:
+        """Return the contents at this point of a state that `read_state` returned."""
+        return Tensor(self.updates.get(state.value, state.value), self)
 
     def note_read(self, parameter: Any) -> None:
         """Record that the traced function reads `parameter`, and where it first does."""
@@ -163,6 +183,8 @@ class Builder:
         """Append `op` on `inputs` and return its outputs; a GraphError gets the user's line."""
         where = self.where or self._here(op)
         inputs = tuple(map(self.own, inputs))
+        if self.mixed and op.name in WIDE:
+            inputs = tuple(map(self._wide, inputs))
         try:
             types = infer_types(op, [t.value.type for t in inputs])
         except GraphError as error:
@@ -173,6 +195,9 @@ class Builder:
         outputs = tuple(Value(self.fresh(base), t) for t in types)
         self.nodes.append(Node(op, tuple(t.value for t in inputs), outputs, where))
         return tuple(Tensor(v, self) for v in outputs)
+
+    def _wide(self, tensor: Tensor) -> Tensor:
+        return self.emit(Cast("f32"), tensor)[0] if tensor.dtype in NARROW else tensor
 
     def _here(self, op: Op) -> Where:
         lines, function = user_call()

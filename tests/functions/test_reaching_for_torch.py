@@ -49,7 +49,8 @@ NAMES: tuple[tuple[Callable[[], object], str], ...] = (
     (lambda: optim.Foo, "graphc.optim has no 'Foo'"),
     (
         lambda: graphc.autocast,
-        "graphc has no 'autocast': compile's precision= says what products are computed in",
+        "graphc has no 'autocast': compile's mixed= says in which two-byte dtype products are "
+        "computed",
     ),
     (
         lambda: graphc.float32,

@@ -180,18 +180,6 @@ def test_a_length_may_be_an_integer_of_numpy() -> None:
     assert graph.outputs[0].type.shape == (3, 4)
 
 
-def test_state_is_not_updated_in_a_body() -> None:
-    norm = nn.BatchNorm1d(3)
-
-    def fn(norm: Any, x: Any) -> Any:
-        return graphc.scan(lambda c, e: (c, norm(e)), graphc.zeros(()), x)[1]
-
-    with pytest.raises(
-        GraphError, match=r"^scan: its function expected no side effects, got an up"
-    ):
-        graphc.trace(fn, norm, graphc.spec((4, 2, 3)), training=True)
-
-
 def _descent(steps: Any) -> Any:
     """Steps of gradient descent within a loop, and the gradient of what they lead to."""
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from graphc import ops
-from graphc.functions.array.tensors import as_tensor, error, is_integer
-from graphc.ir import Type, Value, tree
+from graphc.functions.array.tensors import as_tensor, cast, error, is_integer
+from graphc.ir import FLOATS, Type, Value, tree
 from graphc.ir.state import StateBuffer
 from graphc.ops.base import Op
 from graphc.ops.loops.scan import Scan
@@ -38,6 +38,7 @@ def run_scan(
         element = tree.map_leaves(lambda path, leaf: body.element(path, leaf), scanned)
         *result, guard = fn(carry, element)
         new, y = (tree.map_leaves(lambda _, leaf: as_tensor(leaf), part) for part in result)
+        new = like_carry(first, new)
         check_carry(name, first, new)
         carries = [body.own(t) for _, t in tree.leaves(new)]
         stacks = [body.own(t) for _, t in tree.leaves(y)]
@@ -65,6 +66,19 @@ def length_of(scanned: Any, length: int | None) -> int:
     if not extents:
         raise error("scan: expected xs, or length=, got neither")
     return extents.pop()
+
+
+def like_carry(old: Any, new: Any) -> Any:
+    """Return a new carry; with mixed precision its floats have the dtypes of the old one."""
+    if not current_builder().mixed or tree.structure(old) != tree.structure(new):
+        return new
+    before = iter([leaf for _, leaf in tree.leaves(old)])
+
+    def alike(_: str, leaf: Tensor) -> Tensor:
+        kind = next(before).dtype
+        return cast(leaf, kind) if {kind, leaf.dtype} <= {*FLOATS} else leaf
+
+    return tree.map_leaves(alike, new)
 
 
 def check_carry(name: str, old: Any, new: Any) -> None:
@@ -99,20 +113,26 @@ def describe(result: Any) -> str:
 class BodyBuilder(Builder):
     """Build the graph of a scan's body.
 
-    Tensors of the surrounding builder that the body reads become its constants. Names are unique
-    across both graphs.
+    Tensors of the surrounding builder that the body reads become its constants. State that the body
+    assigns is a carry: an iteration reads what the one before has left, and what the last one
+    leaves is the state's next contents. Names are unique across both graphs.
     """
 
     def __init__(self, outer: Builder, length: int, kind: str = "scan") -> None:
         super().__init__(outer.fresh(".".join([*outer.modules, kind])))
         self.outer, self.length, self.kind = outer, length, kind
         self.training, self.modes, self.seed = outer.training, outer.modes, outer.seed
+        self.mixed = outer.mixed
         self.bounds = None if outer.bounds is None else []
         self.modules, self.where = list(outer.modules), outer.where
         self.trainable_read = outer.trainable_read
         self.names = outer.names
-        self.captured: dict[Value, Tensor] = {}
-        """Outer value -> the constant of the body that stands for it."""
+        self._symbols: dict[tuple[str, Value], Tensor] = {}
+        """("value" or "contents", an outer value) -> what stands for it in the body: a constant,
+        or the old carry where these are contents of state that the body assigns."""
+        self.assigned: dict[Value, tuple[Value, Tensor]] = {}
+        """State, as an outer value -> (its contents before the loop, an outer value; its last
+        contents in the body)."""
         self.carries: list[tuple[Tensor, Tensor]] = []
         """(initial value, a tensor of `outer`; the old carry, an input of the body)."""
         self.elements: list[tuple[Tensor, Tensor]] = []
@@ -137,35 +157,67 @@ class BodyBuilder(Builder):
 
     def own(self, tensor: Tensor) -> Tensor:
         """Return `tensor` in the body, as a constant if it belongs to the surrounding builder."""
-        if tensor.builder is self:
-            return tensor
+        return tensor if tensor.builder is self else self._enter("value", tensor)
+
+    def _enter(self, kind: str, tensor: Tensor) -> Tensor:
+        """Return what stands for a tensor from outside: a value, or contents of state."""
         source = self.outer.own(tensor)
-        if source.value not in self.captured:
+        key = kind, source.value
+        if key not in self._symbols:
             name = self.fresh(f"{self.name}.{source.value.name}")
-            self.captured[source.value] = Tensor(Value(name, source.value.type), self)
-        return self.captured[source.value]
+            self._symbols[key] = Tensor(Value(name, source.value.type), self)
+        return self._symbols[key]
 
     def read_state(self, buffer: StateBuffer, name: str = "state") -> Tensor:
-        return self.own(self.outer.read_state(buffer, name))
+        return self._enter("contents", self.outer.read_state(buffer, name))
 
     def contents(self, buffer: StateBuffer) -> Tensor:
-        return self.own(self.outer.contents(buffer))
+        new = self.latest(buffer)
+        return self.read_state(buffer) if new is None else new
 
     def note_read(self, parameter: Any) -> None:
         self.outer.note_read(parameter)
 
     def latest(self, buffer: StateBuffer) -> Tensor | None:
+        if self.assigned and (state := self.outer.read_state(buffer).value) in self.assigned:
+            return self.assigned[state][1]
         new = self.outer.latest(buffer)
-        return None if new is None else self.own(new)
+        return None if new is None else self._enter("contents", new)
 
     def type_of(self, buffer: StateBuffer) -> Type:
         return self.outer.type_of(buffer)
 
+    def _outside(self, state: Tensor) -> Tensor | None:
+        """Return the outer state that `read_state` gave a tensor of this body for."""
+        for (kind, value), tensor in self._symbols.items():
+            if kind == "contents" and tensor.value == state.value:
+                return Tensor(value, self.outer)
+        return None
+
+    def keeps(self, state: Tensor) -> bool:
+        outside = self._outside(state)
+        return outside is not None and self.outer.keeps(outside)
+
+    def after(self, state: Tensor) -> Tensor:
+        outside = self._outside(state)
+        if outside is None:
+            return super().after(state)
+        if outside.value in self.assigned:
+            return self.assigned[outside.value][1]
+        return self._enter("contents", self.outer.after(outside))
+
     def update(self, old: Tensor, new: Tensor) -> None:
-        raise error(
-            f"{self.kind}: its function expected no side effects, got an update of state "
-            "(running statistics of a norm layer?); return new values as the carry"
-        )
+        outside = self._outside(old)
+        assert outside is not None, "only what `read_state` returns is updated"
+        before = self.outer.after(outside)
+        self._enter("contents", before)
+        self.assigned[outside.value] = before.value, new
+
+    @property
+    def constants(self) -> list[tuple[Value, Tensor]]:
+        """(outer value, what stands for it in the body) of all that is the same in iterations."""
+        moving = {("contents", before) for before, _ in self.assigned.values()}
+        return [(key[1], t) for key, t in self._symbols.items() if key not in moving]
 
     def random_step(self) -> tuple[int, int, Tensor]:
         """Return a random key like the outer builder's, whose counter differs in each iteration."""
@@ -195,22 +247,29 @@ class BodyBuilder(Builder):
 
         Nothing is appended for a scan without results.
         """
-        constants = list(self.captured.values())
-        inputs = [*constants, *(t for _, t in self.carries), *(t for _, t in self.elements)]
+        assigned = [
+            (Tensor(before, self.outer), self._symbols["contents", before], new)
+            for before, new in self.assigned.values()
+        ]
+        moving = [*self.carries, *((before, old) for before, old, _ in assigned)]
+        inputs = [t for pairs in (self.constants, moving, self.elements) for _, t in pairs]
         self.inputs = [t.value for t in inputs]
         watched = self.watched()
-        if not (carries or stacks or watched):
+        if not (carries or assigned or stacks or watched):
             return ()
+        last = [*carries, *(self.own(new) for *_, new in assigned)]
         guards = [] if guard is None else [guard]
-        body = self.graph([*carries, *stacks, *(w.tensor for w in watched), *guards])
-        moving = len(self.carries), len(self.elements)
-        op = Scan(body, self.length, *moving, reverse, recompute, guard is not None)
-        sources = [Tensor(v, self.outer) for v in self.captured]
-        sources += [t for t, _ in (*self.carries, *self.elements)]
+        body = self.graph([*last, *stacks, *(w.tensor for w in watched), *guards])
+        counts = len(moving), len(self.elements)
+        op = Scan(body, self.length, *counts, reverse, recompute, guard is not None)
+        sources = [Tensor(v, self.outer) for v, _ in self.constants]
+        sources += [t for t, _ in (*moving, *self.elements)]
         results = self.outer.emit(op, *sources)
-        own = len(results) - len(watched)
-        self.hand_on(results[own:])
-        return results[:own]
+        for state, new in zip(self.assigned, results[len(carries) :], strict=False):
+            self.outer.update(Tensor(state, self.outer), new)
+        stacked = len(results) - len(watched)
+        self.hand_on(results[stacked:])
+        return (*results[: len(carries)], *results[len(last) : stacked])
 
     def watched(self) -> list[Any]:
         """Return the tensors of this builder that bounds checks and `show` watch."""

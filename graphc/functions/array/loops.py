@@ -7,10 +7,10 @@ from typing import Any
 
 from graphc.functions.array.creation import arange
 from graphc.functions.array.elementwise.elementwise import logical_not, where
-from graphc.functions.array.looping import check_carry, describe, difference, run_scan
-from graphc.functions.array.tensors import as_tensor, error, is_integer
-from graphc.ir import tree
-from graphc.trace import Tensor
+from graphc.functions.array.looping import check_carry, describe, difference, like_carry, run_scan
+from graphc.functions.array.tensors import as_tensor, error, is_integer, promoted
+from graphc.ir import FLOATS, tree
+from graphc.trace import Tensor, current_builder
 
 
 def scan(
@@ -115,7 +115,7 @@ def while_loop(
 
     def step(carry: Any, _: Any) -> tuple[Any, None, Tensor]:
         goes_on, own = carry
-        new = tree.map_leaves(lambda _, leaf: as_tensor(leaf), body_fun(own))
+        new = like_carry(own, tree.map_leaves(lambda _, leaf: as_tensor(leaf), body_fun(own)))
         check_carry("while_loop", own, new)
         return (_bool("while_loop: cond_fun", cond_fun(new)), new), None, goes_on
 
@@ -210,6 +210,7 @@ def cond(
     chosen = _bool("cond: pred", pred)
     first = _branch(chosen, true_fun, operands)
     second = _branch(logical_not(chosen), false_fun, operands)
+    first, second = _joined(first, second)
     if (found := difference(first, second)) is not None:
         place, one, other = found
         raise error(f"cond: true_fun returns {one}{place}, false_fun returns {other}")
@@ -221,6 +222,18 @@ def _branch(runs: Tensor, fn: Callable[..., Any], operands: Sequence[Any]) -> An
     """Return what `fn` returns: a loop of one iteration, or of none where `runs` is false."""
     _, found = run_scan(lambda *_: ((), fn(*operands), runs), (), length=1, name="cond")
     return tree.map_leaves(lambda _, stack: stack[0], found)
+
+
+def _joined(first: Any, second: Any) -> tuple[Any, Any]:
+    """The results of branches; with mixed precision floats of two dtypes have the wider one."""
+    if not current_builder().mixed or tree.structure(first) != tree.structure(second):
+        return first, second
+    others = [leaf for _, leaf in tree.leaves(second)]
+    pairs = list(zip((leaf for _, leaf in tree.leaves(first)), others, strict=True))
+    both = [promoted(*p) if {t.dtype for t in p} <= {*FLOATS} else p for p in pairs]
+    one, other = iter([pair[0] for pair in both]), iter([pair[1] for pair in both])
+    taken = tree.map_leaves(lambda _, __: next(one), first)
+    return taken, tree.map_leaves(lambda _, __: next(other), second)
 
 
 def _bool(name: str, found: Any) -> Tensor:

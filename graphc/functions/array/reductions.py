@@ -18,7 +18,7 @@ from graphc.functions.array.elementwise.elementwise import (
     square,
     where,
 )
-from graphc.functions.array.elementwise.precision import in_float32
+from graphc.functions.array.elementwise.precision import giving_float32
 from graphc.functions.array.shape.shapes import reshape
 from graphc.functions.array.tensors import (
     Axes,
@@ -88,7 +88,7 @@ def count_nonzero(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> T
     return sum(cast(as_tensor(x), "bool"), axis, keepdims=keepdims)
 
 
-@in_float32
+@giving_float32
 def norm(x: TensorLike, ord: float = 2, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Return the vector norm over axes: (sum of |x|^ord)^(1 / ord).
 
@@ -133,7 +133,7 @@ def _root(x: Tensor) -> Tensor:
     return where(nothing, 0, sqrt(where(nothing, 1, x)))
 
 
-@in_float32
+@giving_float32
 def mean(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Average over axes; the mean of no elements is NaN.
 
@@ -198,7 +198,7 @@ def _extreme(
     return values_alone(found, name, axis)
 
 
-@in_float32
+@giving_float32
 def var(
     x: TensorLike, axis: Axes = None, correction: float = 0.0, keepdims: bool = False
 ) -> Tensor:
@@ -230,7 +230,7 @@ def var(
     return unbiased if keepdims else sum(unbiased, axes)
 
 
-@in_float32
+@giving_float32
 def std(
     x: TensorLike, axis: Axes = None, correction: float = 0.0, keepdims: bool = False
 ) -> Tensor:

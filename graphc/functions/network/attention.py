@@ -11,7 +11,7 @@ import numpy as np
 from graphc import ops
 from graphc.functions.array import reductions
 from graphc.functions.array.elementwise.elementwise import equal, where
-from graphc.functions.array.elementwise.precision import in_float32
+from graphc.functions.array.elementwise.precision import factors, in_float32
 from graphc.functions.array.linear.matrix_product import matmul
 from graphc.functions.array.shape.rearrange import repeat
 from graphc.functions.array.shape.shapes import broadcast_to, permute_dims, reshape
@@ -64,6 +64,8 @@ def scaled_dot_product_attention(
         >>> graphc.compile(lambda: graphc.scaled_dot_product_attention(q, k, v))().shape
         (1, 2, 3, 4)
     """
+    if current_builder().mixed:
+        query, key, value = factors(query, key, value)
     dtypes = {getattr(x, "dtype", None) for x in (query, key, value)}
     rounded = str(dtypes.pop()) if len(dtypes) == 1 and dtypes <= {*NARROW} else ""
     return _attention(

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from graphc import ops
-from graphc.functions.array.elementwise.elementwise import add, multiply
-from graphc.functions.array.elementwise.precision import biased
+from graphc.functions.array.elementwise.elementwise import multiply
+from graphc.functions.array.elementwise.precision import biased, factors, with_bias
 from graphc.functions.array.linear.matrix_product import matmul
 from graphc.functions.array.shape.padding import pad
 from graphc.functions.array.shape.shapes import expand_dims, matrix_transpose, reshape
@@ -44,7 +44,7 @@ def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None) ->
         >>> graphc.compile(lambda: graphc.linear([1.0, 2.0], [[1.0, 1.0]], [10.0]))()
         array([13.], dtype=float32)
     """
-    tensor, w = promoted(x, weight)
+    tensor, w = factors(x, weight)
     if w.ndim != 2:
         raise error(f"linear: expected a weight of 2 axes, got {w.value.type}")
     if not tensor.ndim or tensor.shape[-1] != w.shape[1]:
@@ -91,7 +91,7 @@ def bilinear(
     k, i, j = w.shape
     products = multiply(expand_dims(a, -1), expand_dims(b, -2))
     y = linear(reshape(products, (*a.shape[:-1], i * j)), reshape(w, (k, i * j)))
-    return y if bias is None else add(y, as_tensor(bias))
+    return y if bias is None else with_bias(y, as_tensor(bias))
 
 
 @of_images(2)
@@ -129,7 +129,7 @@ def conv2d(
         array([[[[4., 4.],
                  [4., 4.]]]], dtype=float32)
     """
-    tensor, w = promoted(x, weight)
+    tensor, w = factors(x, weight)
     steps = pair("conv2d", "stride", stride)
     spacing = pair("conv2d", "dilation", dilation)
     if not isinstance(groups, int) or groups < 1:
@@ -225,7 +225,7 @@ def conv_transpose2d(
                  [1., 2., 1.]]]], dtype=float32)
     """
     name = "conv_transpose2d"
-    tensor, w = promoted(x, weight)
+    tensor, w = factors(x, weight)
     steps, spacing = pair(name, "stride", stride), pair(name, "dilation", dilation)
     around = pair(name, "padding", padding, at_least=0)
     extra = pair(name, "output_padding", output_padding, at_least=0)

@@ -8,7 +8,7 @@ import numpy as np
 
 from graphc import ops
 from graphc.functions.array.elementwise.elementwise import add
-from graphc.functions.array.elementwise.precision import in_float32
+from graphc.functions.array.elementwise.precision import in_float32, of_products
 from graphc.functions.array.shape.rearrange import swapaxes
 from graphc.functions.array.shape.shapes import concat, expand_dims, permute_dims, reshape, squeeze
 from graphc.functions.array.tensors import as_tensor, error, promoted
@@ -137,6 +137,7 @@ def conv_transpose1d(
 
 
 @of_images(3)
+@of_products
 @in_float32
 def conv_transpose3d(
     x: TensorLike,

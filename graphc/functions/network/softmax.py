@@ -14,7 +14,7 @@ from graphc.functions.array.elementwise.elementwise import (
     subtract,
     where,
 )
-from graphc.functions.array.elementwise.precision import in_float32
+from graphc.functions.array.elementwise.precision import giving_float32
 from graphc.functions.array.indexing.places import shifted
 from graphc.functions.array.reductions import max, sum
 from graphc.functions.array.tensors import (
@@ -27,7 +27,7 @@ from graphc.ir import DTypeLike, TensorLike
 from graphc.trace import Tensor
 
 
-@in_float32
+@giving_float32
 def _softmax(name: str, x: Tensor, axis: int) -> Tensor:
     powers = exp(shifted(name, x, axis))
     return multiply(powers, reciprocal(sum(powers, axis, keepdims=True)))
@@ -78,7 +78,7 @@ def log_softmax(x: TensorLike, axis: int = -1, dtype: DTypeLike | None = None) -
     return _log_softmax(_converted(x, dtype), axis)
 
 
-@in_float32
+@giving_float32
 def _log_softmax(x: Tensor, axis: int) -> Tensor:
     below = shifted("log_softmax", x, axis)
     return subtract(below, log(sum(exp(below), axis, keepdims=True)))
@@ -89,7 +89,7 @@ def _converted(x: TensorLike, dtype: DTypeLike | None) -> Tensor:
     return floating(x if dtype is None else astype(x, dtype))
 
 
-@in_float32
+@giving_float32
 def logsumexp(x: TensorLike, axis: Axes = -1, keepdims: bool = False) -> Tensor:
     """Return log(sum(e^x)) over axes, without overflow.
 

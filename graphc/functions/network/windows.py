@@ -6,9 +6,10 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import ParamSpec, TypeVar
 
+from graphc.functions.array.elementwise.precision import factors
 from graphc.functions.array.shape.padding import pad
 from graphc.functions.array.shape.shapes import expand_dims, reshape, squeeze
-from graphc.functions.array.tensors import as_tensor, error, is_integer, promoted
+from graphc.functions.array.tensors import as_tensor, error, is_integer
 from graphc.ir import TensorLike, tree
 from graphc.trace import Tensor
 
@@ -153,7 +154,7 @@ def check_output_padding(
 
 def with_weight(name: str, x: TensorLike, weight: TensorLike, rank: int) -> tuple[Tensor, Tensor]:
     """Return x and weight in one dtype, or raise GraphError unless each has `rank` axes."""
-    tensor, w = promoted(x, weight)
+    tensor, w = factors(x, weight)
     if tensor.ndim != rank or w.ndim != rank:
         raise error(
             f"{name}: x {tensor.value.type} and weight {w.value.type} must have {rank} axes each"

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from graphc.base.target import Target
-from graphc.ir import Graph, Node, Value
+from graphc.ir import Graph, Node, Op, Value
 from graphc.ir.sections import sections_joined
 from graphc.passes.fuse.groups import fuse_groups
 from graphc.passes.fuse.partition import Partition
@@ -34,12 +34,14 @@ from graphc.passes.fuse.places import (
     OF_RULE,
     read_elsewhere,
     size,
+    stored,
     through_unit_reshapes,
 )
 from graphc.passes.rewriting.measure import must_fall
 from graphc.passes.rewriting.reasons import record_join, record_separation
 
 Shape = tuple[int, ...]
+Computed = tuple[Op, tuple[Value, ...]]
 
 FEWEST_ROWS = 64
 """From so many rows on their kernel sums columns too: each chunk of rows has sums of its own."""
@@ -51,9 +53,14 @@ def fuse_pointwise(graph: Graph, target: Target) -> Graph:
     """Fuse all remaining nodes, except reshapes, which move nothing."""
     partition = Partition(graph, lambda n: n.is_free, "fuse_pointwise")
     producers = graph.producers
-    forward = {(n.op, n.inputs) for n in graph.nodes if not n.where.derived}
+
+    def computed(node: Node) -> Computed:
+        """The op and what it reads, each of which may be widened anew."""
+        return node.op, tuple(stored(v, producers) for v in node.inputs)
+
+    forward = {computed(n) for n in graph.nodes if not n.where.derived}
     spaces = {
-        partition.of(n): _space(n, producers, n.where.derived and (n.op, n.inputs) in forward)
+        partition.of(n): _space(n, producers, n.where.derived and computed(n) in forward)
         for n in graph.nodes
         if _fusible(n)
     }

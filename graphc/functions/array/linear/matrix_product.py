@@ -7,8 +7,9 @@ import math
 import numpy as np
 
 from graphc import ops
+from graphc.functions.array.elementwise.precision import factors
 from graphc.functions.array.shape.shapes import reshape
-from graphc.functions.array.tensors import error, promoted
+from graphc.functions.array.tensors import error
 from graphc.ir import TensorLike
 from graphc.trace import Tensor, emit
 
@@ -29,7 +30,7 @@ def matmul(x1: TensorLike, x2: TensorLike) -> Tensor:
         >>> graphc.compile(lambda: graphc.matmul([[1, 2], [3, 4]], [1, 1]))()
         array([3, 7])
     """
-    a, b = promoted(x1, x2)
+    a, b = factors(x1, x2)
     if not a.ndim or not b.ndim:
         raise error(f"matmul: expected 1 axis or more, got {a.value.type} and {b.value.type}")
     if a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:

@@ -27,7 +27,7 @@ from graphc.functions.array.elementwise.elementwise import (
     subtract,
     where,
 )
-from graphc.functions.array.elementwise.precision import in_float32
+from graphc.functions.array.elementwise.precision import giving_float32
 from graphc.functions.array.indexing.gathering import take_along_axis
 from graphc.functions.array.loops import scan
 from graphc.functions.array.reductions import max, sum
@@ -45,7 +45,7 @@ NEVER = -1e30
 Lengths = TensorLike | Sequence[int]
 
 
-@in_float32
+@giving_float32
 def ctc_loss(
     log_probs: TensorLike,
     targets: TensorLike,

@@ -16,7 +16,7 @@ from graphc.functions.array.elementwise.elementwise import (
     subtract,
     where,
 )
-from graphc.functions.array.elementwise.precision import in_float32
+from graphc.functions.array.elementwise.precision import giving_float32
 from graphc.functions.array.reductions import norm, sum
 from graphc.functions.array.shape.arrange import broadcast_arrays
 from graphc.functions.array.tensors import floating, promoted
@@ -25,7 +25,7 @@ from graphc.ir import TensorLike
 from graphc.trace import Tensor
 
 
-@in_float32
+@giving_float32
 def cosine_similarity(x1: TensorLike, x2: TensorLike, axis: int = 1, eps: float = 1e-8) -> Tensor:
     """Cosine of the angle between vectors: sum(x1 * x2) / (|x1| * |x2|).
 
@@ -49,7 +49,7 @@ def _clamped(x: Tensor, least: float) -> Tensor:
     return add(x, stop_gradient(subtract(maximum(x, least), x)))
 
 
-@in_float32
+@giving_float32
 def pairwise_distance(
     x1: TensorLike, x2: TensorLike, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False
 ) -> Tensor:
@@ -70,7 +70,7 @@ def pairwise_distance(
     return norm(add(subtract(a, b), eps), p, -1, keepdims)
 
 
-@in_float32
+@giving_float32
 def cosine_embedding_loss(
     input1: TensorLike,
     input2: TensorLike,
@@ -151,7 +151,7 @@ def margin_ranking_loss(
     return reduced("margin_ranking_loss", loss, reduction)
 
 
-@in_float32
+@giving_float32
 def triplet_margin_loss(
     anchor: TensorLike,
     positive: TensorLike,

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import math
 
-from graphc.functions.array.elementwise.precision import in_float32
+from graphc.functions.array.elementwise.precision import giving_float32
 from graphc.functions.array.loops import scan
 from graphc.functions.array.shape.shapes import concat, reshape
-from graphc.functions.array.tensors import as_tensor, error, floating
+from graphc.functions.array.tensors import as_tensor, cast, error, floating
 from graphc.functions.network.contraction import linear
 from graphc.functions.network.losses.labels import losses_of
 from graphc.functions.network.losses.reducing import reduced
-from graphc.ir import FLOATS, TensorLike
-from graphc.trace import Tensor
+from graphc.ir import FLOATS, NARROW, TensorLike
+from graphc.trace import Tensor, current_builder
+from graphc.trace.mixed import in_precision
 
 CHUNK_LOGITS = 1 << 26
 """Logits that are in memory at a time, at most, where nothing is asked for: 256 MB of float32. A
 choice: fewer would read and write the weights' gradient more often."""
 
 
-@in_float32
 def linear_cross_entropy(
     input: TensorLike,
     linear_weight: TensorLike,
@@ -57,6 +57,34 @@ def linear_cross_entropy(
         >>> print(loss().round(4))
         0.6931
     """
+    return _of_products(
+        current_builder().mixed,
+        input,
+        linear_weight,
+        target,
+        linear_bias,
+        weight,
+        reduction,
+        ignore_index,
+        label_smoothing,
+        chunk,
+    )
+
+
+@giving_float32
+def _of_products(
+    mixed: str,
+    input: TensorLike,
+    linear_weight: TensorLike,
+    target: TensorLike,
+    linear_bias: TensorLike | None,
+    weight: TensorLike | None,
+    reduction: str,
+    ignore_index: int | None,
+    label_smoothing: float,
+    chunk: int | None,
+) -> Tensor:
+    """The same, with products of the two-byte dtype `mixed` unless that is ""."""
     x, w, labels = floating(input), as_tensor(linear_weight), as_tensor(target)
     if w.ndim != 2 or not x.ndim:
         raise error(
@@ -77,7 +105,9 @@ def linear_cross_entropy(
 
     def some(x: Tensor, target: Tensor) -> list[Tensor]:
         """The loss of each row and, where rows count differently, what it counts."""
-        logits = linear(x, linear_weight, linear_bias)
+        with in_precision(current_builder(), mixed):
+            logits = linear(x, linear_weight, linear_bias)
+        logits = cast(logits, "f32") if mixed and logits.dtype in NARROW else logits
         found = losses_of(
             "linear_cross_entropy", logits, target, weight, ignore_index, label_smoothing
         )

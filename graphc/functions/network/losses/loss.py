@@ -11,7 +11,7 @@ from graphc.functions.array.elementwise.elementwise import (
     subtract,
     where,
 )
-from graphc.functions.array.elementwise.precision import in_float32
+from graphc.functions.array.elementwise.precision import giving_float32
 from graphc.functions.array.reductions import sum
 from graphc.functions.array.tensors import as_tensor, floating
 from graphc.functions.network.activation import softplus
@@ -21,7 +21,7 @@ from graphc.ir import TensorLike
 from graphc.trace import Tensor
 
 
-@in_float32
+@giving_float32
 def cross_entropy(
     logits: TensorLike,
     target: TensorLike,
@@ -90,7 +90,7 @@ def nll_loss(
     return reduced("nll_loss", loss, reduction, weights)
 
 
-@in_float32
+@giving_float32
 def mse_loss(input: TensorLike, target: TensorLike, reduction: str = "mean") -> Tensor:
     """Squared difference: (input - target)^2.
 
@@ -109,7 +109,7 @@ def mse_loss(input: TensorLike, target: TensorLike, reduction: str = "mean") -> 
     return reduced("mse_loss", square(_difference("mse_loss", input, target)), reduction)
 
 
-@in_float32
+@giving_float32
 def l1_loss(input: TensorLike, target: TensorLike, reduction: str = "mean") -> Tensor:
     """Absolute difference: |input - target|.
 
@@ -128,7 +128,7 @@ def l1_loss(input: TensorLike, target: TensorLike, reduction: str = "mean") -> T
     return reduced("l1_loss", abs(_difference("l1_loss", input, target)), reduction)
 
 
-@in_float32
+@giving_float32
 def binary_cross_entropy_with_logits(
     input: TensorLike,
     target: TensorLike,

@@ -21,7 +21,7 @@ from graphc.functions.array.elementwise.elementwise import (
     where,
 )
 from graphc.functions.array.elementwise.numeric import xlogy
-from graphc.functions.array.elementwise.precision import in_float32
+from graphc.functions.array.elementwise.precision import giving_float32
 from graphc.functions.array.reductions import sum
 from graphc.functions.array.tensors import floating
 from graphc.functions.network.activation import logsigmoid
@@ -30,7 +30,7 @@ from graphc.ir import TensorLike
 from graphc.trace import Tensor
 
 
-@in_float32
+@giving_float32
 def smooth_l1_loss(
     input: TensorLike, target: TensorLike, reduction: str = "mean", beta: float = 1.0
 ) -> Tensor:
@@ -58,7 +58,7 @@ def smooth_l1_loss(
     return reduced("smooth_l1_loss", loss, reduction)
 
 
-@in_float32
+@giving_float32
 def huber_loss(
     input: TensorLike, target: TensorLike, reduction: str = "mean", delta: float = 1.0
 ) -> Tensor:
@@ -84,7 +84,7 @@ def huber_loss(
     return reduced("huber_loss", loss, reduction)
 
 
-@in_float32
+@giving_float32
 def binary_cross_entropy(
     input: TensorLike, target: TensorLike, weight: TensorLike | None = None, reduction: str = "mean"
 ) -> Tensor:
@@ -115,7 +115,7 @@ def binary_cross_entropy(
     return reduced("binary_cross_entropy", loss, reduction)
 
 
-@in_float32
+@giving_float32
 def kl_div(
     input: TensorLike, target: TensorLike, reduction: str = "mean", log_target: bool = False
 ) -> Tensor:
@@ -145,7 +145,7 @@ def kl_div(
     return reduced("kl_div", loss, reduction)
 
 
-@in_float32
+@giving_float32
 def soft_margin_loss(input: TensorLike, target: TensorLike, reduction: str = "mean") -> Tensor:
     """Logistic loss of two classes: log(1 + e^(-target * input)).
 
@@ -166,7 +166,7 @@ def soft_margin_loss(input: TensorLike, target: TensorLike, reduction: str = "me
     return reduced("soft_margin_loss", negative(logsigmoid(multiply(t, x))), reduction)
 
 
-@in_float32
+@giving_float32
 def poisson_nll_loss(
     input: TensorLike,
     target: TensorLike,
@@ -206,7 +206,7 @@ def poisson_nll_loss(
     return reduced("poisson_nll_loss", loss, reduction)
 
 
-@in_float32
+@giving_float32
 def gaussian_nll_loss(
     input: TensorLike,
     target: TensorLike,
