@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.quick import mark_slow
 from tests.resume import register
 
 pytest.register_assert_rewrite("tests.support")
@@ -35,6 +36,11 @@ def pytest_configure(config: pytest.Config) -> None:
     # tests/runtime/test_tiers.py let it begin as prebuilt functions.
     os.environ.setdefault("GRAPHC_TIER", "1")
     register(config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark_slow(items)
 
 
 @pytest.fixture
