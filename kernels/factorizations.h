@@ -18,7 +18,7 @@ namespace graphc::factors {
 constexpr long GROUP = 8;
 
 template <class T> GRAPHC_FACTORS T magnitude(T x) { return x < 0 ? -x : x; }
-GRAPHC_FACTORS long smaller(long a, long b) { return a < b ? a : b; }
+GRAPHC_FACTORS long least_of(long a, long b) { return a < b ? a : b; }
 
 // to[i * pitch + k] = read(i, k).
 template <class Team, class T, class Read>
@@ -57,7 +57,7 @@ GRAPHC_FACTORS void subtract_group(const Team& team, long begin, long end, T* ta
 // diagonal if the matrix is not positive definite.
 template <class Team, class T> GRAPHC_FACTORS void cholesky(const Team& team, long n, T* a) {
   for (long first = 0; first < n; first += GROUP) {
-    const long last = smaller(first + GROUP, n);
+    const long last = least_of(first + GROUP, n);
     for (long j = first; j < last; j++) {
       T* const row = a + j * n;
       const T pivot = row[j] > 0 ? root(row[j]) : not_a_number<T>();
@@ -92,7 +92,7 @@ template <bool UNIT, class Team, class T, class Read>
 GRAPHC_FACTORS void solve_lower(const Team& team, long n, long m, T* x, long pitch,
                                 const Read& read) {
   for (long first = 0; first < n; first += GROUP) {
-    const long last = smaller(first + GROUP, n);
+    const long last = least_of(first + GROUP, n);
     for (long j = first; j < last; j++) {
       T* const row = x + j * pitch;
       if (!UNIT) {
@@ -117,7 +117,7 @@ GRAPHC_FACTORS void lu(const Team& team, long n, T* a, Index* order, T* sign) {
   team.each(0, n, [&](long i) { order[i] = i; });
   T swaps = 1;
   for (long first = 0; first < n; first += GROUP) {
-    const long last = smaller(first + GROUP, n);
+    const long last = least_of(first + GROUP, n);
     for (long j = first; j < last; j++) {
       long place = j;
       for (long i = j + 1; i < n; i++)

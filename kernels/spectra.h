@@ -184,7 +184,7 @@ template <class T> GRAPHC_FACTORS bool turn_pair(long m, long n, T* x, T* y, T* 
   const T tangent = zeta < 0 ? -size : size;
   const T cosine = 1 / root(1 + tangent * tangent), sine = cosine * tangent;
   const auto turned = [&](long count, T* first, T* second) {
-    for (long k = 0; k < count; k++) {
+    GRAPHC_ROLLED for (long k = 0; k < count; k++) {
       const T p = first[k], q = second[k];
       first[k] = cosine * p - sine * q;
       second[k] = sine * p + cosine * q;
@@ -238,7 +238,7 @@ GRAPHC_FACTORS void svd(const Team& team, long m, long n, T* columns, T* u, T* s
     for (long round = 0; round < players - 1; round++) {
       team.each(0, players / 2, [&](long h) {
         const long a = opponent(players, round, h, false), b = opponent(players, round, h, true);
-        const long p = smaller(a, b), q = a + b - p;
+        const long p = least_of(a, b), q = a + b - p;
         if (q < n && turn_pair(m, n, columns + p * m, columns + q * m, v + p * n, v + q * n))
           sums[h] = 1;
       });

@@ -97,7 +97,7 @@ def _try(node: Node, draws: bool) -> str:
     try:
         with builder.building():
             if not draws:
-                _mapped(node.meta["val"], type_of)  # complex numbers cannot leave a program
+                _mapped(node.meta.get("val"), type_of)  # complex numbers cannot leave a program
             args, kwargs = map_arg((node.args, node.kwargs), lambda n: _symbol(builder, n, draws))
             apply(node, args, kwargs, draws)
     except GraphError as error:

@@ -171,7 +171,7 @@ def _triangular_solve(factor: Factor, column: str) -> list[str]:
     pitch = m if op.lower != op.transposed else -m
     unit = str(op.unit).lower()
     return [
-        f"const long column = {column}, width = smaller({MOST_COLUMNS}, {m} - column);",
+        f"const long column = {column}, width = least_of({MOST_COLUMNS}, {m} - column);",
         f"load(team, {n}, width, x + column, {m}, "
         "[&](long i, long k) { return b(i, column + k); });",
         f"solve_lower<{unit}>(team, {n}, width, {start} + column, {pitch}, "

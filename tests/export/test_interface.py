@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import graphc
-from benchmarks.exported import build, run, selftest, states, tested
+from benchmarks import exported
+from benchmarks.exported import build, run, selftest, states
 from graphc import nn, optim
 from graphc.base.errors import GraphError
 from graphc.cli import main
@@ -167,7 +168,7 @@ def test_threads_change_no_bit(tmp_path: Path) -> None:
     folder = tmp_path / "made"
     step.export(folder, "x86-64", name="net", threads=True, calls=2)
     lines = selftest(folder, "net", "x86-64")
-    assert states(lines) and tested(folder, "net", "x86-64", threads=3) == lines
+    assert states(lines) and exported.tested(folder, "net", "x86-64", threads=3) == lines
     (folder / "threads.c").write_text(THREADS)
     flags = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-I.", "-pthread")
     run("gcc", *flags, "threads.c", "build/libnet.a", "-o", "threads", folder=folder)

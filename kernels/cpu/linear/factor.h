@@ -24,6 +24,8 @@ struct Alone {
 
 #define GRAPHC_FACTORS inline
 #define GRAPHC_UNROLLED _Pragma("GCC unroll 8")
+#define GRAPHC_ROLLED
 #include "spectra.h"
+#undef GRAPHC_ROLLED
 #undef GRAPHC_UNROLLED
 #undef GRAPHC_FACTORS

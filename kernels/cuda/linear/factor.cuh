@@ -25,6 +25,9 @@ struct Threads {
 
 #define GRAPHC_FACTORS GRAPHC_INLINE
 #define GRAPHC_UNROLLED _Pragma("unroll")
+// Loops that would spill registers if they were unrolled.
+#define GRAPHC_ROLLED _Pragma("unroll 1")
 #include "spectra.h"
+#undef GRAPHC_ROLLED
 #undef GRAPHC_UNROLLED
 #undef GRAPHC_FACTORS
