@@ -7,7 +7,7 @@ program on this machine.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,22 +55,37 @@ def selftest_of(module: Module, count: int, given: Sequence[Sequence[Any]] | Non
 
     The state is as before. Raises GraphError for inputs that do not fit, or too many.
     """
-    arrays = given_arrays(module, count, given)
     buffers = {str(n): item.buffer for n, item in enumerate(module.memory.state.items)}
     players = {f.entry.name: _player(module, f.entry) for f in module.functions}
-    before, calls, seed = contents(buffers, "export"), [], 0
+    before, calls = contents(buffers, "export"), []
     try:
-        for number in range(count):
-            for function in module.functions:
-                own = arrays[number % len(arrays)] if arrays else ()
-                inputs = own or made_up(function.inputs, seed)
-                results = players[function.entry.name].run(list(inputs))
-                crcs = tuple(zlib.crc32(np.ascontiguousarray(r).tobytes()) for r in results)
-                calls.append(Call(function, seed, own, crcs, _state_crc(module, buffers)))
-                seed += len(function.inputs)
+        for function, seed, own, outputs in calls_in_turns(module, count, given, players):
+            crcs = tuple(zlib.crc32(output.tobytes()) for output in outputs)
+            calls.append(Call(function, seed, own, crcs, _state_crc(module, buffers)))
     finally:
         overwrite(buffers, before, "export")
     return SelfTest(tuple(calls))
+
+
+def calls_in_turns(
+    module: Exported,
+    count: int,
+    given: Sequence[Sequence[Any]] | None,
+    players: Mapping[str, Executable],
+) -> Iterator[tuple[Function, int, tuple[Array, ...], tuple[Array, ...]]]:
+    """Make `count` calls of each function in turns, with `given` inputs if there are any.
+
+    Yields, after each call, the function, the number of the first input that is made up, the inputs
+    if they were given, and the outputs. Raises GraphError for inputs that do not fit, or too many.
+    """
+    arrays, seed = given_arrays(module, count, given), 0
+    for number in range(count):
+        for function in module.functions:
+            own = arrays[number % len(arrays)] if arrays else ()
+            inputs = own or made_up(function.inputs, seed)
+            results = players[function.entry.name].run(list(inputs))
+            yield function, seed, own, tuple(np.ascontiguousarray(r) for r in results)
+            seed += len(function.inputs)
 
 
 def made_up(ports: Sequence[Port], seed: int) -> list[Array]:

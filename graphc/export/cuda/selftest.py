@@ -11,15 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from graphc.base.dtypes import Array
 from graphc.export.cuda.header import CudaModule
 from graphc.export.interface import Function, Port
 from graphc.export.lowering import Entry
 from graphc.export.memory import HEADER
 from graphc.export.names import filled, native
-from graphc.export.selftest import fill_lines, given_arrays, given_lines, made_up, memory_of
+from graphc.export.selftest import calls_in_turns, fill_lines, given_lines, memory_of
 from graphc.ir.state import StateBuffer, contents, overwrite
 from graphc.program.executable import Executable
 from graphc.program.program import Program
@@ -60,26 +58,18 @@ def selftest_of(module: CudaModule, count: int, given: Sequence[Sequence[Any]] |
 
     The state is as before. Raises GraphError for inputs that do not fit, or too many.
     """
-    arrays = given_arrays(module, count, given)
     buffers = {str(n): item.buffer for n, item in enumerate(module.memory.state.items)}
     players = {f.entry.name: _player(f.entry) for f in module.functions}
-    before, calls, seed = contents(buffers, "export"), [], 0
+    before = contents(buffers, "export")
     try:
-        for number in range(count):
-            for function in module.functions:
-                own = arrays[number % len(arrays)] if arrays else ()
-                inputs = own or made_up(function.inputs, seed)
-                results = players[function.entry.name].run(list(inputs))
-                outputs = tuple(np.ascontiguousarray(r) for r in results)
-                calls.append(Call(function, seed, own, outputs))
-                seed += len(function.inputs)
+        calls = tuple(Call(*call) for call in calls_in_turns(module, count, given, players))
         for buffer in buffers.values():
             buffer.refresh_host()
         state = module.memory.state.image()[HEADER:]
     finally:
         overwrite(buffers, before, "export")
     program = module.functions[0].entry.program
-    return SelfTest(tuple(calls), state, "a GPU" if _present(program) else "the simulator")
+    return SelfTest(calls, state, "a GPU" if _present(program) else "the simulator")
 
 
 def _present(program: Program) -> bool:
