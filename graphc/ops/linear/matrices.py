@@ -43,6 +43,13 @@ class Matrices(Op):
             raise GraphError(f"{self.name}: expected square matrices, got {inputs[0]}")
         return shapes.pop()
 
+    def check_tall(self, a: Type) -> tuple[int, ...]:
+        """Return the leading axes, or raise GraphError unless matrices have m >= n."""
+        leading = self.check(a)
+        if a.shape[-2] < a.shape[-1]:
+            raise GraphError(f"{self.name}: expected at least as many rows as columns, got {a}")
+        return leading
+
     def flops(self, *inputs: Type) -> int:
         """Return about how many floating-point operations it takes."""
         return int(self.work * inputs[0].size * inputs[0].shape[-1])

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from graphc.base.errors import GraphError
 from graphc.ir import Type
 from graphc.ir.vocabulary import Gradients, Tensor, Tensors, Vocabulary
 from graphc.ops.base import Array
@@ -40,11 +39,8 @@ class Qr(Matrices):
     square: ClassVar[bool] = False
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
-        leading = self.check(*inputs)
         (a,) = inputs
-        m, n = a.shape[-2:]
-        if m < n:
-            raise GraphError(f"qr: expected at least as many rows as columns, got {a}")
+        leading, n = self.check_tall(a), a.shape[-1]
         return Type(a.shape, a.dtype), Type((*leading, n, n), a.dtype)
 
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
@@ -118,11 +114,8 @@ class Svd(Matrices):
     square: ClassVar[bool] = False
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
-        leading = self.check(*inputs)
         (a,) = inputs
-        m, n = a.shape[-2:]
-        if m < n:
-            raise GraphError(f"svd: expected at least as many rows as columns, got {a}")
+        leading, n = self.check_tall(a), a.shape[-1]
         types = (a.shape, (*leading, n), (*leading, n, n))
         return tuple(Type(shape, a.dtype) for shape in types)
 
