@@ -142,10 +142,6 @@ class Samples(BodyBuilder):
     def known_name(self, buffer: StateBuffer) -> str:
         return super().known_name(buffer) or self.outer.known_name(buffer)
 
-    def contents(self, buffer: StateBuffer) -> Tensor:
-        new = self.latest(buffer)
-        return self.read_state(buffer) if new is None else new
-
     def latest(self, buffer: StateBuffer) -> Tensor | None:
         old = self.read_state(buffer)
         if old.value in self.updates:
