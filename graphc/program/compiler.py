@@ -42,6 +42,7 @@ def compile(
     mixed: str | None = None,
     accumulate: int = 1,
     gradients: Any = False,
+    out: str = "host",
 ) -> Program:
     """Compile `fn(*args)`, or a whole training step with `update`, to a program.
 
@@ -93,6 +94,9 @@ def compile(
         gradients: Whether the program returns `(results, gradients)`, the gradients by name, in
             place of an update; `optim.apply` takes them. With `mixed="float16"`, the optimizer that
             they are for.
+        out: "host", for results as NumPy arrays, or "device": calls do not wait for a GPU, and
+            results are arrays in its memory, which PyTorch, CuPy, JAX and other programs take where
+            they lie, and `numpy()` copies to the host. On a CPU there is no difference.
 
     Returns:
         A `Program`; a `SizedProgram`, which takes every size, if an axis of a spec has a name. As
@@ -130,9 +134,12 @@ def compile(
         mixed,
         accumulate,
         gradients,
+        out,
     )
     buckets = buckets_of(batch, sizes)
     if has_names(args):
+        if buckets and options.stays:
+            raise error("out: 'device' with buckets, whose results are cut to size on the host")
         return SizedProgram(fn, args, buckets, options, _compiled)
     if buckets:
         raise error(f"sizes: expected names of axes in the specs, got {next(iter(buckets))!r}")
@@ -192,4 +199,7 @@ def _compiled(
         recipe = Recipe(traced, differentiated, settings, options.precision, target)
         buffers = traced.builder.buffers
         remembered = PlanCache(graph, buffers, step, target, settings, options.precision)
-        return make(step, update, recipe, options.device, remembered, stages, notes)
+        program = make(step, update, recipe, options.device, remembered, stages, notes)
+    if options.stays:
+        program._keep_results()
+    return program
