@@ -31,11 +31,9 @@ from graphc.kernels.cuda.shared.kernel_source import (
     in_namespace,
     include_lines,
     launch_bounds,
-    part_function,
-    part_namespace,
-    shared_parts,
     symbol_of,
 )
+from graphc.kernels.cuda.shared.launches import part_function, part_namespace, shared_parts
 from graphc.kernels.program.kernel import GridLaunch, Kernel, moved_bytes, origin_of
 from graphc.ops.cost import node_bytes
 from graphc.ops.fused import KernelNode, kernels_in

@@ -1,7 +1,8 @@
 """Print joined launches: cooperative launches that run the launches of several kernels as parts.
 
-Each part is a device function from the kernel's text (`Kernel.device_functions`). The blocks of the
-joined launch run the part's blocks in turn, with as many threads as these have, and all blocks wait
+Each part is a device function of the kernel's (`Kernel.device_functions`): its loop nests, printed
+here, or the call of a template. Parts of equal nests share a function. The blocks of the joined
+launch run the part's blocks in turn, with as many threads as these have, and all blocks wait
 for each other (`grid_barrier`) where a part reads what others wrote. No pointer is `__restrict__`:
 the read-only cache would miss what other blocks write within the launch.
 """
@@ -19,10 +20,8 @@ from graphc.kernels.cuda.shared.kernel_source import (
     entry,
     in_namespace,
     include_lines,
-    part_function,
-    part_namespace,
-    shared_parts,
 )
+from graphc.kernels.cuda.shared.launches import part_function, part_namespace, shared_parts
 from graphc.kernels.program.joined import (
     COPIED_AT_ONCE,
     RESIDENT,
@@ -52,7 +51,7 @@ def joined_kernel(name: str, parts: Sequence[JoinedStep], arguments: int) -> Ker
     """The kernel that runs `parts` and takes `arguments` addresses.
 
     Its one launch has as many blocks as can be busy at once; it also works with fewer. Kernels of
-    equal text share functions.
+    equal device functions share them.
     """
     played = {p.kernel.name: p.kernel for p in _flat(parts) if p.kernel}
     shared = shared_parts(played.values())
@@ -151,9 +150,9 @@ class _JoinedText:
             assert isinstance(part, JoinedPart) and part.kernel, (
                 "a part of a kernel, whose rows are near"
             )
-            call = self.call(part.kernel, part, part is repeat.resident_part, places)
-            settings = f"<{part.kernel.joined_launches[part.launch].block[0]}, {shared}>"
-            calls.append([call[0].replace("play(", f"near.play{settings}(", 1), *call[1:]])
+            work = self.work(part.kernel, part, part is repeat.resident_part, places)
+            threads = part.kernel.joined_launches[part.launch].block[0]
+            calls.append(_play(f"near.play<{threads}, {shared}>(dynamic_shared", work))
         self.first = max(self.first, staged.blocks)
         self.most = max(self.most, self.first)
         return loop_text(staged, repeat.count, "t0", shared, calls)
@@ -166,18 +165,19 @@ class _JoinedText:
         elif self.first or part.owns_rows:
             lines.append("__syncthreads();")
         holds = part is self.resident
-        call = _copy(part) if part.kernel is None else self.call(part.kernel, part, holds)
-        if part.iterations:
-            t, (first, count) = f"t{depth - 1}", part.iterations
-            call[0] = f"if ({t} >= {first} && {t} < {first + count}) {call[0]}"
+        work = _copy(part) if part.kernel is None else self.work(part.kernel, part, holds)
         threads = part.kernel.joined_launches[part.launch].block[0] if part.kernel else THREADS
         x, y = part.grid
-        settings = f"<{threads}, {SHARED_BYTES}, {x}, {y}>"
         alone = part.owns_rows or part.blocks == 1  # the block is the same for each such part
-        call[0] = call[0].replace("play(", f"play{settings}({0 if alone else self.first}, ", 1)
+        settings = f"<{threads}, {SHARED_BYTES}, {x}, {y}>({0 if alone else self.first}"
+        when = ""
+        if part.iterations:
+            t, (first, count) = f"t{depth - 1}", part.iterations
+            when = f"if ({t} >= {first} && {t} < {first + count}) "
+        lines += _play(f"{when}play{settings}, dynamic_shared", work)
         self.first = max(self.first, part.blocks) if part.owns_rows else self.first + part.blocks
         self.most = max(self.most, self.first)
-        return [*lines, *call]
+        return lines
 
     def wait(self) -> list[str]:
         """A barrier of all blocks, after which the next part may begin at any block."""
@@ -197,13 +197,13 @@ class _JoinedText:
         ]
         return [f"{kernel.name}_part::Held held;", f"{function}{', '.join(places)});"]
 
-    def call(
+    def work(
         self,
         kernel: Kernel,
         part: JoinedPart,
         resident: bool = False,
         staged: Sequence[StagedPlace | None] = (),
-    ) -> list[str]:
+    ) -> str:
         """The call of a part's device function."""
         kernel = self.shared[kernel.name]
         symbol = part_function(kernel.joined_launches[part.launch].symbol)
@@ -214,19 +214,16 @@ class _JoinedText:
             for place, line in zip(part.addresses, found, strict=True)
         ]
         places = [f"NearBlock({block})" if staged else block, *places]
-        return [
-            "play(dynamic_shared, [&](const auto& block) {",
-            f"  {kernel.name}_part::{symbol}({', '.join(places)});",
-            "});",
-        ]
+        return f"{kernel.name}_part::{symbol}({', '.join(places)});"
 
 
-def _copy(part: JoinedPart) -> list[str]:
-    """The statements of a copy."""
+def _copy(part: JoinedPart) -> str:
+    """The call that copies."""
     source, target = map(place_text, part.addresses)
     size = COPIED_AT_ONCE if part.aligned else 1
-    return [
-        "play(dynamic_shared, [&](const auto& block) {",
-        f"  copy_part<{size}>(block, {source}, {target}, {part.nbytes});",
-        "});",
-    ]
+    return f"copy_part<{size}>(block, {source}, {target}, {part.nbytes});"
+
+
+def _play(call: str, work: str) -> list[str]:
+    """The statements of a part, from the call that runs its blocks and what each of them does."""
+    return [f"{call}, [&](const auto& block) {{", f"  {work}", "});"]

@@ -18,7 +18,8 @@ from graphc.kernels.cuda.contract.contract import Problem
 from graphc.kernels.cuda.contract.tiles.tile import PRODUCTS, TileAnswers
 from graphc.kernels.cuda.shared import block_partition, patch_partition
 from graphc.kernels.cuda.shared.gpu_model import GPU
-from graphc.kernels.cuda.shared.kernel_source import RESIDENT, SHARED_BYTES, THREADS, Launches
+from graphc.kernels.cuda.shared.kernel_source import RESIDENT, SHARED_BYTES, THREADS
+from graphc.kernels.cuda.shared.launches import Launches
 from graphc.kernels.cuda.shared.patch_partition import PATCH, count
 from graphc.kernels.program.epilogue import Epilogue
 

@@ -1,6 +1,7 @@
-"""Block partition: find the arguments of which each block touches only its own rows.
+"""Block partition: find the arguments of which each block of a product touches only its own rows.
 
-In a joined launch one block runs the same block of each part in every iteration of a loop, so that
+Of loop nests the accesses say it (`loops/shares.py`); the loops of a product are its template's. In
+a joined launch one block runs the same block of each part in every iteration of a loop, so that
 values in such arguments pass between parts and iterations without a barrier of all blocks.
 """
 
@@ -9,12 +10,12 @@ from __future__ import annotations
 from graphc.ir import ROW_MAJOR, Graph, Value
 
 
-def owned(body: Graph, blocks: int, sums: Value | None = None) -> tuple[int, ...]:
+def owned(body: Graph, blocks: int, sums: Value) -> tuple[int, ...]:
     """The numbers of the arguments (inputs, then outputs) of which block i of `blocks` touches only
     the i-th equal part.
 
-    Block i computes the i-th equal part of the rows, the first axis, of the outputs, or of `sums`
-    from which the outputs are computed. Empty if outputs or sums have different rows, or rows that
+    Block i computes the i-th equal part of the rows, the first axis, of `sums`, from which the
+    outputs are computed. Empty if outputs or sums have different rows, or rows that
     do not divide evenly.
     """
     heads = {v.type.shape[:1] for v in body.outputs}
@@ -31,7 +32,7 @@ def owned(body: Graph, blocks: int, sums: Value | None = None) -> tuple[int, ...
             for value, axes in zip(node.inputs, places, strict=True):
                 rows = axes[:1] == (0,) and value.type.shape[0] == output.type.shape[0]
                 (by_row if rows else whole).add(value)
-    if sums is not None and (sums not in by_row or sums in whole):
+    if sums not in by_row or sums in whole:
         return ()
     return tuple(
         i

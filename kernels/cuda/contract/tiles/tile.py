@@ -17,7 +17,7 @@ from typing import ClassVar, Protocol
 from graphc.ir import Graph, Value
 from graphc.kernels.cuda.contract.contract import Problem
 from graphc.kernels.cuda.contract.split_k import Partial
-from graphc.kernels.cuda.shared.kernel_source import Launches
+from graphc.kernels.cuda.shared.launches import Launches
 from graphc.kernels.program.epilogue import Epilogue
 from graphc.kernels.program.kernel import TensorMap
 
