@@ -187,7 +187,7 @@ def _launch(
     call = tile.call(operands, list(maps))
     more = tile.threads, tile.blocks, tile.dynamic_bytes(problem)
     if splits == 1:
-        own = tile.owned(launches.node.body, tiles, problem.nest.node.output)
+        own = tile.owned(launches.node.body, problem, epilogue, tiles)
         launches.add([f"{call}, {whole});"], tiles, "kernel", 1, *more, own, maps, tile.cluster)
         if tile.keeps:
             held, (_, weights) = tile.template, operands

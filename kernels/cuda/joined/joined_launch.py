@@ -15,13 +15,10 @@ from dataclasses import replace
 
 from graphc.kernels.cuda.joined.shared_staging import loop_text, staged_text
 from graphc.kernels.cuda.shared.kernel_source import (
-    DYNAMIC,
     SHARED_BYTES,
     entry,
-    in_namespace,
-    include_lines,
 )
-from graphc.kernels.cuda.shared.launches import part_function, part_namespace, shared_parts
+from graphc.kernels.cuda.shared.launches import part_function, parts_text, shared_parts
 from graphc.kernels.program.joined import (
     COPIED_AT_ONCE,
     RESIDENT,
@@ -56,33 +53,23 @@ def joined_kernel(name: str, parts: Sequence[JoinedStep], arguments: int) -> Ker
     played = {p.kernel.name: p.kernel for p in _flat(parts) if p.kernel}
     shared = shared_parts(played.values())
     kernels = {kernel.name: kernel for kernel in shared.values()}
-    headers = dict.fromkeys(
-        h for k in kernels.values() if k.device_functions for h in k.device_functions.headers
-    )
-    if any(isinstance(part, JoinedLoop) and part.staged_rows for part in parts):
-        headers["joined/shared_staging"] = None
+    staged = any(isinstance(part, JoinedLoop) and part.staged_rows for part in parts)
     symbol = f"{name}_joined"
     lines, most = _JoinedText(shared).statements(parts, 0)
     holding = [p.resident_part for p in parts if isinstance(p, JoinedLoop) and p.resident_part]
     multiples = (p.kernel.joined_launches[p.launch].multiple for p in holding if p.kernel)
     alone = any(p.kernel.fills_multiprocessor for p in holding if p.kernel)
     bounds = f"__launch_bounds__({THREADS}, {1 if alone else RESIDENT})"
-    spaces = [part_namespace(k, k.joined_launches[-1]) for k in kernels.values()]
     parameters = [f"unsigned char* p{i}" for i in range(arguments)]
     function = entry(symbol, bounds, parameters, lines)
     body = "\n".join(["__device__ unsigned joined_word;", "", *function])
-    text = [
-        f"{include_lines(list(headers) or ['shared/memory'])}\n\n{DYNAMIC}",
-        *spaces,
-        in_namespace("graphc", body),
-    ]
     multiple = math.lcm(*multiples)
     launch = GridLaunch(symbol, (most, 1, 1), (THREADS, 1, 1), SHARED_BYTES, multiple=multiple)
     flops, nbytes = (sum(getattr(k, f) for k in played.values()) for f in ("flops", "bytes"))
     return Kernel(
         symbol,
         "joined",
-        "\n\n".join(text) + "\n",
+        parts_text(kernels.values(), "graphc", body, ["joined/shared_staging"] * staged),
         phases=(),
         flops=flops,
         bytes=nbytes,

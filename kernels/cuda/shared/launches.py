@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from graphc.ir import Graph, Value
 from graphc.kernels.cuda.shared.kernel_source import (
+    DYNAMIC,
     GROUPABLE,
     JOINABLE,
     SHARED_BYTES,
@@ -18,6 +19,7 @@ from graphc.kernels.cuda.shared.kernel_source import (
     THREADS,
     entry,
     in_namespace,
+    include_lines,
     launch_bounds,
     source,
     symbol_of,
@@ -293,11 +295,21 @@ def shared_parts(kernels: Iterable[Kernel]) -> dict[str, Kernel]:
     return {k.name: firsts.setdefault(k.part_form, k) for k in kernels}
 
 
-def part_namespace(kernel: Kernel, last: GridLaunch) -> str:
-    """The device functions of a kernel in a namespace of their own, where `Block` is the type of
-    the `last` launch's blocks."""
-    block = f"using Block = PartBlock<{last.block[0]}, {SHARED_BYTES}>;"
-    return in_namespace(f"graphc::{kernel.name}_part", f"{block}\n\n{kernel.device_text}")
+def parts_text(
+    kernels: Iterable[Kernel], space: str, body: str, headers: Sequence[str] = ()
+) -> str:
+    """The text of a launch that plays parts: the device functions of distinct kernels, each in a
+    namespace of its own, and `body` in another. `headers` are included last."""
+    included, spaces = dict[str, None](), list[str]()
+    for kernel in kernels:
+        assert kernel.device_functions is not None, f"{kernel.name} may be part of a launch"
+        included |= dict.fromkeys(kernel.device_functions.headers)
+        block = f"using Block = PartBlock<{kernel.joined_launches[-1].block[0]}, {SHARED_BYTES}>;"
+        functions = f"{block}\n\n{kernel.device_text}"
+        spaces.append(in_namespace(f"graphc::{kernel.name}_part", functions))
+    included |= dict.fromkeys(headers)
+    head = f"{include_lines(list(included) or ['shared/memory'])}\n\n{DYNAMIC}"
+    return "\n\n".join([head, *spaces, in_namespace(space, body)]) + "\n"
 
 
 def part_function(symbol: str) -> str:
