@@ -210,6 +210,17 @@ class Section(Protocol):
 
 
 @dataclass(frozen=True)
+class Text:
+    """Lines that a template prints, whose loops are its own."""
+
+    lines: tuple[str, ...]
+
+    @property
+    def form(self) -> None:
+        """None: the lines say what they compute."""
+
+
+@dataclass(frozen=True)
 class DeviceFunctions:
     """A kernel's launches as device functions, to be called as parts of a joined launch.
 
@@ -235,6 +246,11 @@ class DeviceFunctions:
         """The contents of the kernel's namespace, with holes for names."""
         sections = (*self.definitions, *(function.lines for function in self.functions))
         return "\n\n".join("\n".join(lines) for lines in sections if lines)
+
+    @property
+    def printed(self) -> DeviceFunctions:
+        """The same with functions that are text, for files."""
+        return replace(self, functions=tuple(Text(tuple(f.lines)) for f in self.functions))
 
     @property
     def form(self) -> Hashable:

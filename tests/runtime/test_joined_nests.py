@@ -21,6 +21,7 @@ from graphc.kernels.program.kernel import Kernel
 from graphc.ops.base import Array
 from graphc.ops.fused import kernels_in
 from graphc.runtime.plan.plan import Plan
+from graphc.runtime.plan.saved import decoded_plan, encoded
 from graphc.runtime.planner.joined import join_launches
 from tests.support.join_launches import joins
 
@@ -173,3 +174,13 @@ def test_parts_of_equal_nests_on_equal_arguments_share_a_function() -> None:
     assert forms(lambda a, b: graphc.reshape(a * b, (16, 8)), lambda a, b: a * b) == 1
     one, other = (kernels_of(lambda a: a + 1, spec)[0] for spec in (x, wide))
     assert one.part_form != other.part_form
+
+
+def test_functions_in_a_file_are_text(joins: pytest.MonkeyPatch) -> None:
+    plan = graphc.compile(loop, *SPECS, device="cuda", streams=1).plan
+    assert plan is not None and plan.joined
+    found = decoded_plan(encoded(plan))
+    assert found == plan and found.verify() == plan.verify()
+    for name, kernel in plan.kernels.items():
+        assert found.kernels[name].device_text == kernel.device_text
+    assert encoded(found) == encoded(plan)

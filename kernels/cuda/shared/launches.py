@@ -33,6 +33,7 @@ from graphc.kernels.program.kernel import (
     Kernel,
     Section,
     TensorMap,
+    Text,
     moved_bytes,
     origin_of,
 )
@@ -109,17 +110,6 @@ class Loops(Protocol):
     @property
     def lines(self) -> list[str]:
         """The statements of a block, with holes for names."""
-
-
-@dataclass(frozen=True)
-class Text:
-    """Lines that a template prints, whose loops are its own."""
-
-    lines: Sequence[str]
-
-    @property
-    def form(self) -> None:
-        """None: the lines say what they compute."""
 
 
 @dataclass(frozen=True)
@@ -226,7 +216,7 @@ class Launches:
         symbol = f"{self._grids[-1][0].symbol}_hold"
         parameters = ("Held& held", "unsigned block", *self._signature.parameters(restrict=False))
         head = f"GRAPHC_INLINE void {symbol}({', '.join(parameters)}) {{"
-        held = [f"using Held = {type};", head, *(f"  {x}" for x in lines), "}"]
+        held = f"using Held = {type};", head, *(f"  {x}" for x in lines), "}"
         self._parts.append(Text(held))
 
     def kernel(
