@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from graphc.base.errors import RunError
 
+T = TypeVar("T")
 Lock = Any
 """What `threading.RLock` gives. Its own methods are in C: no interrupt comes between taking it and
 entering the block that gives it back."""
@@ -49,16 +49,28 @@ def refuse_reentry(name: str) -> None:
             )
 
 
-@contextmanager
-def holding(locks: Sequence[Lock]) -> Iterator[None]:
-    """Hold all of the locks, taken in the same order by every thread."""
+def holding(locks: Sequence[Lock], act: Callable[[], T]) -> T:
+    """Return what `act` returns, called with all of the locks held.
+
+    Every thread takes them in the same order. (Not a context manager: an interrupt between its
+    `__enter__` and the block would leave the locks to whoever keeps the traceback.)
+    """
     first, *others = sorted(locks, key=_locks.index)
     with first:
-        if others:
-            with holding(others):
-                yield
-        else:
-            yield
+        return holding(others, act) if others else act()
+
+
+def completed(act: Callable[[], T]) -> T:
+    """Return what `act` returns, which may be called twice.
+
+    If an interrupt raises an exception in the midst of it, it is called again and the exception is
+    raised after that, so that `act` has always come to its end.
+    """
+    try:
+        return act()
+    except BaseException:
+        act()
+        raise
 
 
 def _before_fork() -> None:
