@@ -207,8 +207,7 @@ def overwrite(
 
 
 def between_calls(buffers: Collection[StateBuffer], what: str, act: Callable[[], T]) -> T:
-    """Return what `act` returns, called with the locks held of every device that may write the
-    buffers."""
+    """Return what `act` returns, called with the locks of all devices that may write `buffers`."""
     refuse_reentry(what)
     found: list[T] = []
     while not found:

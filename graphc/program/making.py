@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphc.base import config
 from graphc.base.files import unused_folder
+from graphc.base.locks import between_forks
 from graphc.base.messages import decide
 from graphc.base.target import Target
 from graphc.ir import Graph
@@ -38,6 +39,7 @@ class Recipe:
     target: Target
 
 
+@between_forks
 def make(
     step: Update | None,
     rule: Any,

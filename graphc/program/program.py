@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from graphc.base import html
+from graphc.base.cached import cached_property
 from graphc.base.dtypes import shown
 from graphc.base.errors import GraphError
 from graphc.base.locks import refuse_reentry

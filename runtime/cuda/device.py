@@ -22,7 +22,7 @@ from graphc.base.config import cubins
 from graphc.base.dtypes import Array
 from graphc.base.errors import CompileError, RunError
 from graphc.base.interrupts import INTERRUPTS
-from graphc.base.locks import new_lock
+from graphc.base.locks import FINDING, free_after_fork, new_lock
 from graphc.ir import ROW_MAJOR, Layout, Type
 from graphc.ir.state import StateBuffer, elements, stored
 from graphc.runtime.cuda.compile import find_compiler
@@ -217,7 +217,7 @@ class DeviceCopy:
             self.version = buffer.version
 
 
-_LOCK = threading.Lock()
+_LOCK = free_after_fork(threading.Lock(), FINDING)
 
 
 @functools.cache
