@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from graphc.base import config
+from graphc.base.errors import refusals
 from graphc.base.files import unused_folder
 from graphc.base.locks import between_forks
 from graphc.base.messages import decide
@@ -40,6 +41,7 @@ class Recipe:
 
 
 @between_forks
+@refusals()
 def make(
     step: Update | None,
     rule: Any,
