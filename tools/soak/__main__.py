@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,15 +55,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return sum("failed" in result for result in results)
 
 
-def run(check: Check, amount: int, seconds: float) -> dict[str, Any]:
-    """Run a check in a process of its own, and return its figures or why it failed."""
+def run(
+    check: Check, amount: int, seconds: float, variables: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Run a check in a process of its own, and return its figures or why it failed.
+
+    The process has the environment `variables`, by default `environment()`.
+    """
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as said:
         command = [sys.executable, "-m", "tools.soak.child", check.name, str(amount), folder]
         process = subprocess.Popen(
             command,
             cwd=ROOT,
-            env=environment(),
+            env=environment() if variables is None else variables,
             stdout=said,
             stderr=subprocess.STDOUT,
             start_new_session=True,

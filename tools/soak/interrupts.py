@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import random
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,8 +16,10 @@ from typing import Any
 import numpy as np
 
 import graphc
+from graphc import nn, optim
+from graphc.base.config import cache_dir
 from graphc.training import Checkpoints
-from tools.soak.nets import BATCH, CLASSES, FEATURES, batch, digest, trainer, trajectory
+from tools.soak.nets import BATCH, CLASSES, FEATURES, batch, digest, loss_fn, trainer, trajectory
 from tools.soak.vitals import check
 
 STEPS = 300
@@ -106,8 +109,6 @@ def in_compile(amount: int, folder: Path) -> Mapping[str, Any]:
 
     whole = seconds_of(again)
     while hits < amount:
-        from graphc import nn, optim
-
         graphc.seed(0)
         model = nn.Sequential(nn.Linear(FEATURES, 16), nn.ReLU(), nn.Linear(16, CLASSES))
         rule = optim.Adam(lr=0.01)
@@ -116,8 +117,6 @@ def in_compile(amount: int, folder: Path) -> Mapping[str, Any]:
         def make(
             model: nn.Module = model, rule: optim.Adam = rule, specs: tuple[Any, ...] = specs
         ) -> Any:
-            from tools.soak.nets import loss_fn
-
             return graphc.compile(loss_fn, model, *specs, update=rule)
 
         hits += interrupted(draw.uniform(0, 1.1 * whole), make)
@@ -205,14 +204,13 @@ def draw_rows(rows: int) -> Any:
 
 
 def in_builds(amount: int, folder: Path) -> Mapping[str, Any]:
-    """Interrupt steps and waiting while kernels are being compiled into an empty cache."""
-    draw, hits = random.Random(amount), 0
-    width = 17
-    while hits < amount:
-        width += 1
-        program = trainer(width=width)
+    """Interrupt steps and waiting while kernels are compiled into a cache without kernels."""
+    begin_cache(folder)
+    draw, hits, programs = random.Random(amount), 0, 0
+    while hits < amount and programs < amount:
+        program = trainer(width=17 + programs)
+        programs += 1
         first = program.state_dict()
-        begun = time.monotonic()
 
         def step(program: Any = program) -> None:
             for number in range(program.update.step, 50):
@@ -221,14 +219,22 @@ def in_builds(amount: int, folder: Path) -> Mapping[str, Any]:
         def wait(program: Any = program) -> None:
             program.wait()
 
-        while not program.ready and hits < amount and time.monotonic() < begun + 60:
+        while not program.ready and hits < amount:
             act = step if draw.random() < 0.7 and program.update.step < 50 else wait
             hits += interrupted(draw.uniform(0, 0.05), act)
         step()
         disturbed = digest(program.state_dict())
         program.wait()
         program.load_state_dict(first)
-        check(disturbed == trajectory(program, 50)[-1], f"width {width} after {hits} interrupts")
-        if program.ready and time.monotonic() < begun + 0.01:
-            hits += 1  # kernels were in the cache: nothing can be interrupted
-    return {"interrupts": amount, "programs": width - 17}
+        check(disturbed == trajectory(program, 50)[-1], f"program {programs}, interrupt {hits}")
+    return {"interrupts": hits, "programs": programs}
+
+
+def begin_cache(folder: Path) -> None:
+    """Let this process use a cache that has the player and the prebuilt kernels alone."""
+    built = folder / "cpu"
+    built.mkdir(mode=0o700)
+    for kind in ("player-*", "prebuilt-*"):
+        for path in (cache_dir() / "cpu").glob(kind):
+            shutil.copy2(path, built)
+    os.environ["GRAPHC_CACHE_DIR"] = str(folder)
