@@ -92,7 +92,7 @@ def test_state_is_whole_and_locks_are_free(
         "load": (lambda: step.load_state_dict(saved), True),
         "save": (lambda: graphc.save_checkpoint(tmp_path, 3, step), False),
         "restore": (lambda: graphc.load_checkpoint(tmp_path, step), False),
-        "profile": (lambda: step.profile(1.0, repeats=1), False),
+        "profile": (lambda: step.executable.profile(step.checked([1.0]), 1), False),
         "optimizer": (lambda: step.update.load_state_dict(moments), True),
     }
     act, changes = does[action]
