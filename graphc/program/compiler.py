@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from graphc.base.errors import refusals
 from graphc.base.messages import decisions
 from graphc.base.source_lines import error
 from graphc.ir import Graph, tree
@@ -118,24 +119,25 @@ def compile(
         >>> bool(step(x, y) > step(x, y))
         True
     """
-    options = Options.of(
-        update,
-        train,
-        device,
-        streams,
-        threads,
-        precision,
-        tune,
-        training,
-        seed,
-        disable,
-        memory,
-        wait,
-        mixed,
-        accumulate,
-        gradients,
-        out,
-    )
+    with refusals():
+        options = Options.of(
+            update,
+            train,
+            device,
+            streams,
+            threads,
+            precision,
+            tune,
+            training,
+            seed,
+            disable,
+            memory,
+            wait,
+            mixed,
+            accumulate,
+            gradients,
+            out,
+        )
     buckets = buckets_of(batch, sizes)
     if has_names(args):
         if buckets and options.stays:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphc.base import html
+from graphc.base.cached import cached_property
 from graphc.base.source_lines import error
 from graphc.base.target import SIMULATOR, Target
 from graphc.ir import Array, Graph

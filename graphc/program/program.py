@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from graphc.base.cached import cached_property
 from graphc.base.dtypes import shown
 from graphc.base.errors import GraphError
 from graphc.base.locks import refuse_reentry

@@ -8,7 +8,6 @@ bit (graphc/program/rows.py); else it has a plan of its own too.
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 
 from graphc.base import html
 from graphc.base.errors import GraphError
+from graphc.base.locks import PLANS, free_after_fork
 from graphc.base.source_lines import error
 from graphc.ir import Array, NamedType, Names, Type, tree
 from graphc.ir.state import StateBuffer
@@ -46,11 +46,8 @@ if TYPE_CHECKING:  # nothing of it is needed before something is looked at
 MOST_PLANS = 64
 """Plans that a program of any size keeps, if not told otherwise."""
 
-_making = threading.RLock()
+_making = free_after_fork(threading.RLock(), PLANS)
 """Held while a plan is made: two of them may belong to one update rule. A fork waits for it."""
-os.register_at_fork(
-    before=_making.acquire, after_in_parent=_making.release, after_in_child=_making.release
-)
 
 
 class SizedProgram(Program):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Literal, Protocol
 
+from graphc.base.cached import cached_property
 from graphc.ir import Node, Value
 from graphc.kernels.program.calls import Call
 from graphc.kernels.program.form import Form, canonical_text, filled, wrapped
