@@ -51,6 +51,7 @@ TASK = np.dtype(
         ("first", np.int32),
         ("last", np.int32),
         ("guarded", np.int32),
+        ("message", np.int64),
     ]
 )
 """`TaskSpec` of program.h."""
@@ -248,7 +249,8 @@ class Player:
             counts = (len(task.predecessors), edge, len(successors[index]))
             place = (first.get(task.step, 0), task.phase, task.chunks, task.slot)
             within = numbers.get(task.inside, -1), numbers.get(index, -1)
-            nested = (*within, *task.during, task.guarded)
+            sends = isinstance(step, Launch) and plan.kernels[step.kernel].message is not None
+            nested = (*within, *task.during, task.guarded, sends)
             specs[index] = (function, size, *place, *counts, *nested)
             edge += len(successors[index])
         loops_table, moves = _loop_table(tasks, arguments, first)
