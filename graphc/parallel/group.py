@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import json
 import os
 import sys
@@ -63,7 +64,8 @@ class Group:
         if self._failure:
             return
         try:
-            self._sum(terms, sums)
+            with np.errstate(all="ignore"):  # between arrays lies anything
+                self._sum(terms, sums)
         except LostError as lost:
             self._lose(lost)
 
@@ -82,10 +84,12 @@ class Group:
             self.transport.all_to_all(term.view(np.uint8), bounds, target)
             received.append(target.view(sums.dtype))
         total = sums[own]
-        for n, (r, s) in enumerate((r, s) for r in range(self.ranks) for s in range(len(terms))):
-            np.copyto(total, received[s][r]) if n == 0 else np.add(
-                total, received[s][r], out=total
-            )
+        pieces = ((r, s) for r in range(self.ranks) for s in range(len(terms)))
+        for n, (r, s) in enumerate(pieces):
+            if n == 0:
+                np.copyto(total, received[s][r])
+            else:
+                np.add(total, received[s][r], out=total)
         self.transport.all_gather(sums.view(np.uint8), bounds)
 
     def _stage(self, number: int, size: int) -> Array:
@@ -114,7 +118,8 @@ class Group:
 
     def compare(self, what: str, facts: Mapping[str, str]) -> None:
         """Raise RunError unless all ranks give the same facts; the message says who differs in
-        what."""
+        what.
+        """
         rows = self.collected(dict(facts))
         lines = []
         for rank, row in enumerate(rows[1:], 1):
@@ -125,9 +130,11 @@ class Group:
         if lines:
             raise RunError("\n  ".join([f"{what}: the ranks do not run the same program", *lines]))
 
-    def measure(self) -> tuple[float, float]:
-        """Return (seconds, bytes per second) of a sum: of one number, and of a megabyte, as rank 0
-        measures them."""
+    @functools.cached_property
+    def measured(self) -> tuple[float, float]:
+        """Seconds of a sum of one number, and bytes per second of a large one, as rank 0 measures.
+        All ranks read it together.
+        """
         small, large = np.zeros(1, np.float32), np.zeros(1 << 18, np.float32)
         times = [self._seconds(array) for array in (small, small, small, large, large, large)]
         latency, whole = min(times[:3]), min(times[3:])
@@ -159,6 +166,14 @@ class Group:
         self._fail(text)
         os.write(2, f"graphc: rank {self.rank} ends: {text}\n".encode())
         self.transport.wake()
+
+    def fail(self, problem: str) -> None:
+        """Note that this rank cannot go on; `check` raises that, and the others are told."""
+        words = f"rank {self.rank} failed at step {self.step}: {problem}"
+        self._fail(words)
+        if not self._closed:
+            self._closed = True
+            self._life.tell(words)
 
     def _fail(self, words: str) -> None:
         if not self._failure:

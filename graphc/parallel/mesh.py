@@ -128,7 +128,10 @@ class _Meeting:
     def join(self, host: str, port: int) -> Peers:
         """What every other rank does."""
         first = self.connected(host, port)
-        with first, socket.create_server((first.getsockname()[0], 0), backlog=4 * self.ranks) as own:
+        with (
+            first,
+            socket.create_server((first.getsockname()[0], 0), backlog=4 * self.ranks) as own,
+        ):
             first.sendall(_HELLO.pack(self.key, self.rank, _JOIN, own.getsockname()[1]))
             first.settimeout(self.left())
             try:

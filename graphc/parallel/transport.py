@@ -90,5 +90,3 @@ def collect(transport: Transport, text: bytes) -> list[bytes]:
     whole[bounds[rank] : bounds[rank + 1]] = np.frombuffer(text, np.uint8)
     transport.all_gather(whole, bounds)
     return [whole[a:b].tobytes() for a, b in zip(bounds, bounds[1:], strict=False)]
-
-

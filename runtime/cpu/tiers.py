@@ -165,8 +165,9 @@ class KernelFunctions:
         workers: int = 1,
     ) -> None:
         self.name = plan.name
-        self.first = first = tiers.first(plan.kernels, graph, keys)
-        compiled = {n: k for n, k in plan.kernels.items() if n not in first.prebuilt}
+        kernels = {n: k for n, k in plan.kernels.items() if k.message is None}
+        self.first = first = tiers.first(kernels, graph, keys)
+        compiled = {n: k for n, k in kernels.items() if n not in first.prebuilt}
         self.functions = self._compiled(compiled, wheres)
         """The address of each kernel's function, by the kernel's name."""
         self.descriptions: dict[str, int] = {}

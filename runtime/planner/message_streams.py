@@ -7,7 +7,7 @@ parameters, has a second one, so that nothing of the backward pass waits for a m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from graphc.base.bits import bits
@@ -36,11 +36,19 @@ def with_messages(
     stream = [apart.get(i, -1) for i in range(len(tasks.tasks))]
     for n, i in enumerate(kept):
         stream[i] = found.stream[n]
-    order = _woven([kept[n] for n in found.order], [i for i in serial if i in apart], tasks)
+    order = [kept[n] for n in found.order]
+    order = _woven(_early_first(order, apart, tasks), _by_message(apart, tasks), tasks)
     done = [0] * len(tasks.tasks)
     for n, mask in enumerate(found.done):
         done[kept[n]] = sum(1 << kept[m] for m in bits(mask))
     return StreamSchedule(tuple(order), tuple(stream), tuple(done) if found.done else ())
+
+
+def message_free(tasks: Tasks) -> bool:
+    """Whether no task is a late message. Else tasks run in the graph's order, in which gradients
+    are complete early, rather than in the one that needs the least memory."""
+    messages = [_message(task) for task in tasks.tasks]
+    return all(message is None or message.early for message in messages)
 
 
 def _streams_apart(tasks: Tasks, streams: int) -> dict[int, int]:
@@ -79,29 +87,40 @@ def _without(tasks: Tasks, apart: dict[int, int], kept: Sequence[int]) -> Tasks:
     return replace(tasks, tasks=tuple(tasks.tasks[i] for i in kept), predecessors=tuple(masks))
 
 
+def _early_first(order: Sequence[int], apart: Collection[int], tasks: Tasks) -> list[int]:
+    """The tasks in order, but first those that wait for nothing and that only tasks `apart` wait
+    for, such as the scalars of an update, so that no update waits for the end of the backward
+    pass."""
+    awaited_by_kept = 0
+    awaited = 0
+    for i in range(len(tasks.tasks)):
+        awaited |= tasks.predecessors[i]
+        awaited_by_kept |= 0 if i in apart else tasks.predecessors[i]
+    only = awaited & ~awaited_by_kept
+    first = [i for i in order if not tasks.predecessors[i] and only >> i & 1]
+    return [*first, *(i for i in order if i not in first)]
+
+
+def _by_message(apart: Collection[int], tasks: Tasks) -> list[int]:
+    """The tasks `apart`, ordered by the last message that each is or waits for."""
+    last = [-1] * len(tasks.tasks)
+    for i, task in enumerate(tasks.tasks):
+        last[i] = max((last[j] for j in bits(tasks.predecessors[i])), default=-1)
+        if _message(task) is not None:
+            last[i] = i
+    return sorted(apart, key=lambda i: (last[i], i))
+
+
 def _woven(order: Sequence[int], apart: Sequence[int], tasks: Tasks) -> list[int]:
     """`order` with the tasks that are `apart`, each as soon as what it follows is there."""
-    placed = 0
-    whole: list[int] = []
-    waiting = list(apart)
-
-    def place(i: int) -> None:
-        nonlocal placed
-        whole.append(i)
-        placed |= 1 << i
-
-    def place_ready() -> None:
-        again = True
-        while again:
-            again = False
-            for i in list(waiting):
-                if not tasks.predecessors[i] & ~placed:
-                    waiting.remove(i)
-                    place(i)
-                    again = True
-
-    place_ready()
-    for i in order:
-        place(i)
-        place_ready()
+    placed, whole, waiting = 0, list[int](), list(apart)
+    for i in (None, *order):
+        if i is not None:
+            whole.append(i)
+            placed |= 1 << i
+        for j in list(waiting):
+            if not tasks.predecessors[j] & ~placed:
+                waiting.remove(j)
+                whole.append(j)
+                placed |= 1 << j
     return whole
