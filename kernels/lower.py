@@ -20,7 +20,7 @@ from graphc.kernels.program.calls import Call
 from graphc.kernels.program.form import Form, node_form
 from graphc.kernels.program.joined import JoinedStep
 from graphc.kernels.program.kernel import GridLaunch, Kernel
-from graphc.kernels.program.message import message_kernel
+from graphc.kernels.program.message_kernel import message_kernel
 from graphc.ops.base import Contraction, Op
 from graphc.ops.fused import KernelNode, kernels_in
 from graphc.ops.pointwise.logic import Select

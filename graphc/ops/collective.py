@@ -47,7 +47,7 @@ class AllReduce(Op):
     def _local(self, x: Array) -> Array:
         if self.pieces == 1:
             return x
-        total = x[0].copy()
+        total: Array = x[0].copy()
         for piece in x[1:]:
             total += piece
         return total

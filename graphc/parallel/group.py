@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -101,7 +102,8 @@ class Group:
 
     def broadcast(self, arrays: Sequence[Array]) -> None:
         """Let contiguous arrays be those of rank 0. Raises RunError if a rank has failed."""
-        self._raising(lambda: [self._broadcast(array) for array in arrays])
+        for array in arrays:
+            self._raising(partial(self._broadcast, array))
 
     def _broadcast(self, array: Array) -> None:
         self.transport.broadcast(array.reshape(-1).view(np.uint8))
@@ -117,8 +119,9 @@ class Group:
         return [json.loads(t) for t in self._raising(lambda: collect(self.transport, text))]
 
     def compare(self, what: str, facts: Mapping[str, str]) -> None:
-        """Raise RunError unless all ranks give the same facts; the message says who differs in
-        what.
+        """Raise RunError unless all ranks give the same facts.
+
+        The message says which rank differs in what.
         """
         rows = self.collected(dict(facts))
         lines = []
@@ -132,7 +135,8 @@ class Group:
 
     @functools.cached_property
     def measured(self) -> tuple[float, float]:
-        """Seconds of a sum of one number, and bytes per second of a large one, as rank 0 measures.
+        """Seconds of a sum of one number, and bytes per second of a large one, on rank 0.
+
         All ranks read it together.
         """
         small, large = np.zeros(1, np.float32), np.zeros(1 << 18, np.float32)

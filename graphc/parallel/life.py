@@ -47,11 +47,11 @@ class Life:
                     selector.register(connection, selectors.EVENT_READ, rank)
             while selector.get_map():
                 for key, _ in selector.select():
-                    connection = key.fileobj
-                    assert isinstance(connection, socket.socket)
-                    selector.unregister(connection)
+                    selector.unregister(key.fileobj)
+                    peer = self._connections[key.data]
+                    assert peer is not None, "only connections are watched"
                     try:
-                        words = receive_news(connection)
+                        words = receive_news(peer)
                     except (OSError, EOFError, ValueError):
                         words = ""
                     if words is not None:

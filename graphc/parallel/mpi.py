@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import pairwise
 from typing import Any
 
 from graphc.base.errors import RunError
@@ -38,7 +39,7 @@ class MpiTransport:
         self._woken = False
 
     def all_to_all(self, source: Array, bounds: Sequence[int], target: Array) -> None:
-        counts = [stop - start for start, stop in zip(bounds, bounds[1:], strict=False)]
+        counts = [stop - start for start, stop in pairwise(bounds)]
         size = counts[self.rank]
         places = [size * r for r in range(self.ranks)]
         self._wait(
@@ -48,7 +49,7 @@ class MpiTransport:
         )
 
     def all_gather(self, whole: Array, bounds: Sequence[int]) -> None:
-        counts = [stop - start for start, stop in zip(bounds, bounds[1:], strict=False)]
+        counts = [stop - start for start, stop in pairwise(bounds)]
         in_place = _mpi().IN_PLACE
         self._wait(self._communicator.Iallgatherv(in_place, (whole, (counts, list(bounds[:-1])))))
 

@@ -119,8 +119,7 @@ class DataParallel:
 
 
 def buckets(sizes: Sequence[int], limit: int) -> list[list[int]]:
-    """Return the numbers of consecutive things, grouped so that no group but one of a single thing
-    is larger than `limit`.
+    """Return the numbers of things in order, in groups of at most `limit`, or of one thing.
 
     Args:
         sizes: The size of each thing.

@@ -6,6 +6,8 @@ import selectors
 import socket
 import time
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -33,13 +35,13 @@ class TcpTransport:
                 connection.setblocking(False)
 
     def all_to_all(self, source: Array, bounds: Sequence[int], target: Array) -> None:
-        pairs = zip(bounds, bounds[1:], strict=False)
+        pairs = pairwise(bounds)
         slices = [source[start:stop] for start, stop in pairs]
         target[self.rank] = slices[self.rank]
         self._swap(slices, [*target])
 
     def all_gather(self, whole: Array, bounds: Sequence[int]) -> None:
-        slices = [whole[start:stop] for start, stop in zip(bounds, bounds[1:], strict=False)]
+        slices = [whole[start:stop] for start, stop in pairwise(bounds)]
         self._swap([slices[self.rank]] * self.ranks, slices)
 
     def broadcast(self, array: Array) -> None:
@@ -57,8 +59,8 @@ class TcpTransport:
     def _swap(self, sends: Sequence[Array], receives: Sequence[Array]) -> None:
         """Send one array to each other rank, and receive one of each."""
         others = [(r, c) for r, c in enumerate(self._peers.data) if c is not None]
-        out = {r: memoryview(sends[r]).cast("B") for r, _ in others if sends[r].size}
-        into = {r: memoryview(receives[r]).cast("B") for r, _ in others if receives[r].size}
+        out = {r: _bytes(sends[r]) for r, _ in others if sends[r].size}
+        into = {r: _bytes(receives[r]) for r, _ in others if receives[r].size}
         until = time.monotonic() + self.timeout
         with selectors.DefaultSelector() as selector:
             selector.register(self._woken, selectors.EVENT_READ)
@@ -74,14 +76,19 @@ class TcpTransport:
                 for key, events in found:
                     if key.data is None:
                         raise LostError(None, "another rank ended")
-                    rank, connection = key.data, key.fileobj
-                    assert isinstance(connection, socket.socket)
-                    _move(rank, connection, events, out, into)
+                    rank, peer = key.data, self._peers.data[key.data]
+                    assert peer is not None, "a rank has no connection to itself"
+                    _move(rank, peer, events, out, into)
                     left = _events(rank, out, into)
                     if not left:
-                        selector.unregister(connection)
+                        selector.unregister(peer)
                     elif left != key.events:
-                        selector.modify(connection, left, rank)
+                        selector.modify(peer, left, rank)
+
+
+def _bytes(array: Array) -> memoryview:
+    whole: Any = array
+    return memoryview(whole).cast("B")
 
 
 def _events(rank: int, out: dict[int, memoryview], into: dict[int, memoryview]) -> int:

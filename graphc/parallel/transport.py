@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,8 +24,8 @@ class Transport(Protocol):
     """Moves arrays of bytes (u8, contiguous) between ranks.
 
     All ranks call the same methods in the same order, one at a time, from any thread. Methods
-    return when the arrays are complete. They sleep while they wait, and raise LostError if a rank is
-    gone, or when `wake` was called meanwhile.
+    return when the arrays are complete. They sleep while they wait, and raise LostError if a rank
+    is gone, or when `wake` was called meanwhile.
     """
 
     name: str
@@ -89,4 +90,4 @@ def collect(transport: Transport, text: bytes) -> list[bytes]:
     whole = np.zeros(bounds[-1], np.uint8)
     whole[bounds[rank] : bounds[rank + 1]] = np.frombuffer(text, np.uint8)
     transport.all_gather(whole, bounds)
-    return [whole[a:b].tobytes() for a, b in zip(bounds, bounds[1:], strict=False)]
+    return [whole[a:b].tobytes() for a, b in pairwise(bounds)]

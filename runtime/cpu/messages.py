@@ -122,5 +122,6 @@ class _Sum:
 
 
 def _array(address: int, count: int, dtype: np.dtype[Any]) -> Array:
-    memory = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
-    return np.frombuffer(memory, dtype)
+    memory: Any = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
+    found: Array = np.frombuffer(memory, dtype)
+    return found

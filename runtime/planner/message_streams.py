@@ -41,6 +41,10 @@ def with_messages(
     done = [0] * len(tasks.tasks)
     for n, mask in enumerate(found.done):
         done[kept[n]] = sum(1 << kept[m] for m in bits(mask))
+    issued = 0
+    for i in order:
+        done[i] &= issued
+        issued |= 1 << i
     return StreamSchedule(tuple(order), tuple(stream), tuple(done) if found.done else ())
 
 

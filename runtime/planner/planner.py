@@ -47,10 +47,11 @@ def make_plan(
     scans over such bodies.
 
     `kernels` maps the name of each node's first output to its kernel, in bodies too; a reshape and
-    a scan have none. `streams` is 1 to 8; messages have two more. `workers` are those of a CPU, by default one per stream.
-    `measured` has measured microseconds of kernels. `search` requests a long search for a packing.
-    `slack_bytes` is extra memory that the plan may use to save barriers in joined launches. Raises
-    PlanError for a node without a kernel, or for two kernels of one name.
+    a scan have none. `streams` is 1 to 8; messages have two more. `workers` are those of a CPU, by
+    default one per stream. `measured` has measured microseconds of kernels. `search` requests a
+    long search for a packing. `slack_bytes` is extra memory that the plan may use to save barriers
+    in joined launches. Raises PlanError for a node without a kernel, or for two kernels of one
+    name.
     """
     assert 1 <= streams <= MAX_STREAMS, f"streams (={streams}) is 1 to {MAX_STREAMS}"
     machine = DeviceModel(device, workers or streams, measured or {})
