@@ -16,13 +16,10 @@ from graphc.parallel.group import ALONE, Group
 from graphc.runtime.plan.plan import Plan
 from graphc.runtime.plan_store import sources_digest
 from graphc.runtime.planner.tasks import aligned
+from graphc.trace.builder import RANK
 
 FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
 """`Function` of native/program.h."""
-OWN = ("random.rank",)
-"""State that each rank has for itself."""
-
-
 class Messages:
     """The messages of a plan, and what the ranks of a group do before its first call."""
 
@@ -61,7 +58,7 @@ class Messages:
                 "plan": plan.verify().digest,
             },
         )
-        shared = [b for name, b in state.items() if name not in OWN]
+        shared = [b for name, b in state.items() if name != RANK]
         for buffer in shared:
             buffer.refresh_host()
         self.group.broadcast([buffer.array for buffer in shared])
