@@ -44,8 +44,12 @@ class Group:
         self._staging: dict[tuple[int, str], Array] = {}
         self._closed = False
         self._life = Life([] if peers is None else peers.life, self._others_failed)
+        self._hook = sys.excepthook
+
+    def end_with_process(self) -> None:
+        """Tell the other ranks when this process ends, and why."""
         if self.ranks > 1:
-            atexit.register(self._end)
+            atexit.register(self.end)
             self._hook, sys.excepthook = sys.excepthook, self._excepthook
 
     def check(self) -> None:
@@ -197,11 +201,12 @@ class Group:
             self._failure = words
         self._hook(kind, value, trace)
 
-    def _end(self) -> None:
-        """At the end of the process: say so, unless the last words are said."""
+    def end(self) -> None:
+        """End: say so to the others, unless the last words are said."""
         if not self._closed:
             self._closed = True
             self._life.tell(self._failure or None)
+        self._life.close()
         self.transport.close(bool(self._failure))
 
 

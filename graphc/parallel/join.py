@@ -35,9 +35,16 @@ def join(transport: str | None, timeout: float) -> Group:
 
 @functools.cache
 def _joined(transport: str, timeout: float) -> Group:
-    if transport == "mpi":
-        made, peers = join_mpi(timeout)
-        return Group(made, peers)
+    group = _over_mpi(timeout) if transport == "mpi" else _over_tcp(timeout)
+    group.end_with_process()
+    return group
+
+
+def _over_mpi(timeout: float) -> Group:
+    return Group(*join_mpi(timeout))
+
+
+def _over_tcp(timeout: float) -> Group:
     found = config.ranks()
     if found is None:
         raise GraphError(

@@ -28,10 +28,20 @@ class Life:
     ) -> None:
         self._connections = connections
         self._failed = failed
-        self.ended: set[int] = set()
-        """The ranks that ended in order."""
+        self._closing = False
+        self._thread = threading.Thread(target=self._watch, name="graphc life", daemon=True)
         if any(connection is not None for connection in connections):
-            threading.Thread(target=self._watch, name="graphc life", daemon=True).start()
+            self._thread.start()
+
+    def close(self) -> None:
+        """End the thread, and all connections."""
+        self._closing = True
+        for connection in self._connections:
+            if connection is not None:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+        if self._thread.is_alive():
+            self._thread.join()
 
     def tell(self, news: Any) -> None:
         """Tell all others what happens to this rank: None for its end, or its last words."""
@@ -54,6 +64,7 @@ class Life:
                         words = receive_news(peer)
                     except (OSError, EOFError, ValueError):
                         words = ""
+                    if self._closing:
+                        return
                     if words is not None:
                         return self._failed(key.data, str(words))
-                    self.ended.add(key.data)

@@ -55,6 +55,8 @@ class TcpTransport:
 
     def close(self, failed: bool) -> None:
         self._peers.close()
+        self._woken.close()
+        self._wakes.close()
 
     def _swap(self, sends: Sequence[Array], receives: Sequence[Array]) -> None:
         """Send one array to each other rank, and receive one of each."""
