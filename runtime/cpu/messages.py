@@ -20,6 +20,8 @@ from graphc.trace.builder import RANK
 
 FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
 """`Function` of native/program.h."""
+
+
 class Messages:
     """The messages of a plan, and what the ranks of a group do before its first call."""
 

@@ -101,8 +101,8 @@ class _GraphAssembly(Assembly):
         for value, term in zip(node.inputs, terms, strict=True):
             home = self.home[self.roots[value]]
             if home.byte_range != term.byte_range:
-                self.copy(home, term)
-                home = term
+                source, home = home, replace(term, value=home.value)
+                self.copy(source, home)
             reads.append(home)
         writes = tuple(self.home[v] for v in node.outputs)
         self.tasks.append(Task(self.kernel(node), tuple(reads), writes, node.where))
