@@ -184,8 +184,8 @@ def draw(step: Any, spans: Spans, path: Path) -> None:
         kind = "backward" if getattr(launch, "where", None) and launch.where.derived else "forward"
         kind = "update" if launch.stream == 2 else kind
         kind = "all_reduce" if _is_message(step, number) else kind
-        bar = dict(height=0.7, color=colours[kind], edgecolor="white", linewidth=0.4)
-        axes.barh(-launch.stream, (stop - start) / 1e3, left=start / 1e3, **bar)
+        place = -launch.stream, (stop - start) / 1e3, 0.7, start / 1e3
+        axes.barh(*place, color=colours[kind], edgecolor="white", linewidth=0.4)
     for kind, colour in colours.items():
         axes.barh(0, 0, color=colour, label=kind.replace("_", "-"))
     axes.set_yticks([-s for s in streams], list(streams.values()))

@@ -15,6 +15,7 @@ from tests.tools import need_command, need_module, need_package, run_python
 
 TESTED = {
     "char_lstm",
+    "data_parallel",
     "digits",
     "export_cpp",
     "gpt_text",

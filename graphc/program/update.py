@@ -170,13 +170,18 @@ class Update:
             return None
         builder = Builder.extend(graph, self.traced.builder)
         with builder.building():
-            pairs = [(n, builder.input(*self._input(n))) for n in names]
-            if self.parallel is not None:
-                builder.input(f"averaged.{self.parallel.described}", Type((), "f32"))
-            self._emit(builder, pairs)
+            self._emit(builder, [(n, builder.input(*self._input(n))) for n in names])
         whole = builder.graph([])
+        ranks = "" if self.parallel is None else f".{self.parallel.described}"
         return (
-            Graph(whole.name, (), whole.state, whole.nodes[len(graph.nodes) :], (), whole.updates),
+            Graph(
+                f"{whole.name}{ranks}",
+                (),
+                whole.state,
+                whole.nodes[len(graph.nodes) :],
+                (),
+                whole.updates,
+            ),
             builder.buffers,
         )
 

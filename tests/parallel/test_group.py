@@ -84,9 +84,7 @@ def test_a_rank_that_fails_says_why() -> None:
 def test_a_rank_that_does_not_come_to_a_sum_is_missed() -> None:
     with groups(2, seconds=0.3) as found:
         found[0].sum_pieces([np.ones(3)], np.ones(3))
-        with pytest.raises(
-            RunError, match=r"rank 0 stopped at step 0: 0.3 seconds went by without"
-        ):
+        with pytest.raises(RunError, match=r"rank 0 stopped at step 0: 0\.3 seconds"):
             found[0].check()
 
 
