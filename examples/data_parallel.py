@@ -28,7 +28,12 @@ def train(parallel: graphc.DataParallel, epochs: int, folder: Path | None = None
     """The accuracy on the test digits, in per cent."""
     images, labels, test_images, test_labels = load_digits()
     model = nn.Sequential(
-        nn.Linear(64, 128), nn.ReLU(), nn.Dropout(0.2), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10)
+        nn.Linear(64, 128),
+        nn.ReLU(),
+        nn.Dropout(0.2),
+        nn.Linear(128, 64),
+        nn.ReLU(),
+        nn.Linear(64, 10),
     )
     part = parallel.part(BATCH)  # of every batch, the samples of this process
     size = part.stop - part.start
