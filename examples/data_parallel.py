@@ -78,11 +78,16 @@ def main(arguments: list[str] | None = None) -> float:
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--folder", type=Path, help="where checkpoints are")
     options = parser.parse_args(arguments)
+    return run(options.epochs, options.folder)
+
+
+def run(epochs: int, folder: Path | None = None) -> float:
+    """Train as one of the ranks; the accuracy on the test digits, in per cent."""
     graphc.seed(0)
     parallel = graphc.DataParallel(shards=SHARDS)
-    accuracy = train(parallel, options.epochs, options.folder)
+    accuracy = train(parallel, epochs, folder)
     if parallel.rank == 0:
-        print(f"{parallel.ranks} processes, test accuracy {accuracy:.1f} %")
+        print(f"{parallel.ranks} processes, test accuracy {accuracy:.1f} %", flush=True)
     return accuracy
 
 

@@ -220,6 +220,13 @@ def listen(host: str) -> tuple[socket.socket, str]:
     return listener, f"{host}:{listener.getsockname()[1]}"
 
 
+def free_address(host: str) -> str:
+    """Return "host:port" of a port that nothing listens at."""
+    listener, address = listen(host)
+    listener.close()
+    return address
+
+
 def fresh_key() -> str:
     """Return a key for a new run."""
     return os.urandom(16).hex()
