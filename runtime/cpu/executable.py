@@ -264,9 +264,8 @@ class CpuExecutable:
             elif isinstance(step, Loop) and step.guard is not None:
                 arguments[index] = [self._places.address(step.guard)]
         tasks = resolve(self.plan, in_order)
-        return Player(
-            self.plan, tasks, self.functions, arguments, self.threads, self._flush, descriptions
-        )
+        known = self.functions, arguments, self.threads, self._flush, descriptions
+        return Player(self.plan, tasks, *known, self._messages.waiting)
 
     def _swap(self) -> None:
         """Let the compiled kernels that are there by now play from here on. HOST is held."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,11 @@ class Messages:
         }
         self._called = {name: FUNCTION(message.run) for name, message in self._sums.items()}
         self._agreed = self.group.ranks == 1
+
+    @property
+    def waiting(self) -> Collection[str]:
+        """The kernels that wait for other ranks."""
+        return self._sums if self.group.ranks > 1 else ()
 
     @property
     def functions(self) -> dict[str, int]:

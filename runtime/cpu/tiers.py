@@ -278,14 +278,15 @@ def _nodes(graph: Graph) -> Iterator[tuple[str, Node]]:
 
 
 def _gains(plan: Plan, workers: int) -> dict[str, float]:
-    """Estimated microseconds that each kernel takes in a call, by name."""
-    machine, gains = DeviceModel(plan.device, workers), dict.fromkeys(plan.kernels, 0.0)
+    """Estimated microseconds that each kernel that computes takes in a call, by name."""
+    machine = DeviceModel(plan.device, workers)
+    gains = {name: 0.0 for name, kernel in plan.kernels.items() if kernel.message is None}
 
     def add(steps: Sequence[Step], times: int) -> None:
         for step in steps:
             if isinstance(step, Loop):
                 add(step.steps, times * step.count)
-            elif isinstance(step, Launch):
+            elif isinstance(step, Launch) and step.kernel in gains:
                 gains[step.kernel] += times * machine.kernel(plan.kernels[step.kernel]).microseconds
 
     add(plan.steps, 1)
