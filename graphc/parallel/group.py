@@ -40,6 +40,8 @@ class Group:
         self.step = 0
         """The number of the step that is computed, over all programs of the run."""
         self._failure = ""
+        self._missing = False
+        """Whether a sum was not computed."""
         self._told = threading.Event()
         self._staging: dict[tuple[int, str], Array] = {}
         self._closed = False
@@ -57,6 +59,14 @@ class Group:
         if self._failure:
             raise RunError(self._failure)
 
+    def finish(self) -> None:
+        """End a step. Raises RunError if one of its sums is missing.
+
+        A rank may have failed behind its last sum: then this step is whole, and the next one fails.
+        """
+        if self._missing:
+            self.check()
+
     def sum_pieces(self, terms: Sequence[Array], sums: Array) -> None:
         """Let `sums` be the sum of the terms of all ranks, in the order of the ranks.
 
@@ -67,11 +77,13 @@ class Group:
             sums: Receives the sum [n].
         """
         if self._failure:
+            self._missing = True
             return
         try:
             with np.errstate(all="ignore"):  # between arrays lies anything
                 self._sum(terms, sums)
         except LostError as lost:
+            self._missing = True
             self._lose(lost)
 
     def _sum(self, terms: Sequence[Array], sums: Array) -> None:
@@ -178,6 +190,7 @@ class Group:
     def fail(self, problem: str) -> None:
         """Note that this rank cannot go on; `check` raises that, and the others are told."""
         words = f"rank {self.rank} failed at step {self.step}: {problem}"
+        self._missing = True
         self._fail(words)
         if not self._closed:
             self._closed = True

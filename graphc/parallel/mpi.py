@@ -6,6 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from itertools import pairwise
 from typing import Any
@@ -91,7 +92,9 @@ def join_mpi(timeout: float) -> tuple[MpiTransport, mesh.Peers]:
         place = address, mesh.fresh_key()
     address, key = communicator.bcast(place)
     peers = mesh.connect(transport.rank, transport.ranks, address, key, timeout, listener)
-    return transport, peers
+    for connection in filter(None, peers.data):  # MPI moves the data
+        connection.close()
+    return transport, replace(peers, data=())
 
 
 def _own_host(communicator: Any) -> str:

@@ -74,7 +74,7 @@ class Messages:
 
     def end(self) -> None:
         """End a call. Raises RunError if a rank has failed meanwhile."""
-        self.group.check()
+        self.group.finish()
 
 
 class _Sum:

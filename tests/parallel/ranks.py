@@ -60,7 +60,9 @@ def over_mpi(
     ranks: int, *arguments: str, more: Mapping[str, str] | None = None, folder: Path = ROOT
 ) -> Ended:
     """Run Python with these arguments on ranks of mpiexec."""
-    command = [mpiexec(), "-n", str(ranks), sys.executable, "-W", "error", *arguments]
+    # A rank that is killed ends the others by itself, rather than by mpiexec, in silence.
+    command = [mpiexec(), "-disable-auto-cleanup", "-n", str(ranks)]
+    command += [sys.executable, "-W", "error", *arguments]
     return _ended([_begun(command, more or {}, folder)])[0]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 
 import numpy as np
 import pytest
@@ -81,5 +81,5 @@ def test_ranks_draw_different_numbers() -> None:
 def test_ranks_of_mpi_train_as_those_over_tcp_do() -> None:
     ended = over_mpi(2, "-m", MODULE, "adam", more={"GRAPHC_BUCKET_BYTES": "3000"})
     assert ended.code == 0, ended.err
-    found = [json.loads(line) for line in ended.out.splitlines()]
-    assert {each["digest"] for each in found} == {ranks(2, "adam")[0].result["digest"]}
+    digests = re.findall(r'"digest": "(\w+)"', ended.out)  # both ranks may write one line
+    assert digests == [ranks(2, "adam")[0].result["digest"]] * 2
