@@ -14,6 +14,7 @@ from tests.tools import ROOT, run_python
 ROOMS = (
     ("base",),
     ("files",),
+    ("parallel",),
     ("ir",),
     ("data",),
     ("ops",),
