@@ -331,17 +331,17 @@ def _search(run: _Run, call: Call) -> Array:
 
 
 def _philox(run: _Run, call: Call) -> Array:
-    seed, number, step, access = call.arguments
+    seed, number, step, access, word = call.arguments
     assert isinstance(seed, Literal) and isinstance(number, Literal)
-    assert isinstance(access, AffineAccess)
+    assert isinstance(access, AffineAccess) and isinstance(word, Literal)
     divisor: Any = call.settings[1]
     index = (run.place(access) // divisor).astype(np.uint64)
-    word = np.uint32
-    zeros = np.zeros(len(index), word)
-    counted = zeros + run.argument(step).astype(np.int32).view(word)
-    counter = index.astype(word), (index >> np.uint64(32)).astype(word), counted, zeros
-    drawn = philox(counter, (int(seed.value), int(number.value)))[0]
-    uniform: Array = (drawn >> word(8)).astype(np.float32) * np.float32(2.0**-24)
+    u32 = np.uint32
+    zeros = np.zeros(len(index), u32)
+    counted = zeros + run.argument(step).astype(np.int32).view(u32)
+    counter = index.astype(u32), (index >> np.uint64(32)).astype(u32), counted, zeros
+    drawn = philox(counter, (int(seed.value), int(number.value)))[int(word.value)]
+    uniform: Array = (drawn >> u32(8)).astype(np.float32) * np.float32(2.0**-24)
     return uniform
 
 

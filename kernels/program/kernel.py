@@ -5,12 +5,13 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Literal, Protocol
 
+from graphc.base.cached import cached_property
 from graphc.ir import Node, Value
 from graphc.kernels.program.calls import Call
 from graphc.kernels.program.form import Form, canonical_text, filled, wrapped
+from graphc.kernels.program.message import Message
 from graphc.ops.fused import KernelNode
 from graphc.ops.indexing import Take, TakeAlongAxis
 from graphc.ops.scatter import Scatter
@@ -122,6 +123,8 @@ class Kernel:
     summation_order: str = ""
     """On CUDA, for a contraction: the instructions and the order that sum its terms. Kernels of
     equal order give the same bits. Empty if nothing is promised."""
+    message: Message | None = None
+    """What it sends and receives; None for a kernel that computes."""
 
     @property
     def joined_launches(self) -> tuple[GridLaunch, ...]:

@@ -19,6 +19,7 @@ from graphc.kernels.program.calls import (
     Product,
 )
 from graphc.kernels.program.kernel import DeviceFunctions, GridLaunch, Kernel, TensorMap, Text
+from graphc.kernels.program.message import Message
 from graphc.runtime.plan.plan import (
     Binding,
     Copy,
@@ -42,7 +43,8 @@ from graphc.runtime.plan.plan import (
 _CLASSES: tuple[type[Any], ...] = (
     Plan, Binding, LoopCarry, Copy, Estimate, GridLaunch, Kernel, Launch, Layout, Link, Loop, Move,
     Range, Record, Stack, TensorMap, Type, Value, Wait, Where, CallMatrix, CallTensor, Convolution,
-    DeviceFunctions, JoinedLaunch, LaunchPart, PointwiseStep, Product, RepeatedParts, Text,
+    DeviceFunctions, JoinedLaunch, LaunchPart, Message, PointwiseStep, Product, RepeatedParts,
+    Text,
 )
 # fmt: on
 _TUPLE, _DICT = len(_CLASSES), len(_CLASSES) + 1

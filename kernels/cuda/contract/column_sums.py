@@ -12,8 +12,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 
+from graphc.base.cached import cached_property
 from graphc.ir import Graph, Value
 from graphc.kernels.cuda.contract.contract import Problem
 from graphc.kernels.cuda.contract.schedules import ContractTile

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
+from graphc.base.cached import cached_property
 from graphc.ir import Graph, Value
 from graphc.kernels.cuda.pointwise.nhwc_to_nchw import turned
 from graphc.kernels.cuda.shared.kernel_source import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from graphc.base.cached import cached_property
 from graphc.ir import Graph, Value
 from graphc.kernels.cuda.shared.kernel_source import (
     DYNAMIC,
