@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from graphc.base.errors import CompileError
+from graphc.base.locks import NOTES, free_after_fork
 from graphc.base.messages import log
 from graphc.base.target import Target
 from graphc.ir import Graph, Node
@@ -41,6 +42,9 @@ ALIGNMENT = 64
 """Bytes of whose multiples descriptions have their addresses."""
 LISTED = 4
 """Kernels that a note names."""
+
+_told = threading.Condition(free_after_fork(threading.RLock(), NOTES))
+"""Held while somebody is told of kernels that were compiled."""
 
 
 @dataclass(frozen=True)
@@ -165,15 +169,15 @@ class KernelFunctions:
         workers: int = 1,
     ) -> None:
         self.name = plan.name
-        self.first = first = tiers.first(plan.kernels, graph, keys)
-        compiled = {n: k for n, k in plan.kernels.items() if n not in first.prebuilt}
+        kernels = {n: k for n, k in plan.kernels.items() if k.message is None}
+        self.first = first = tiers.first(kernels, graph, keys)
+        compiled = {n: k for n, k in kernels.items() if n not in first.prebuilt}
         self.functions = self._compiled(compiled, wheres)
         """The address of each kernel's function, by the kernel's name."""
         self.descriptions: dict[str, int] = {}
         """The addresses of descriptions, by the kernel's name."""
         self.finished: list[tuple[str, int]] = []
         """Names and addresses of compiled kernels that are to replace prebuilt functions."""
-        self._told = threading.Condition()
         self._pending: dict[str, list[str]] = {}
         self._errors: list[CompileError] = []
         if first.prebuilt:
@@ -203,19 +207,19 @@ class KernelFunctions:
     def wait(self) -> None:
         """Wait until all kernels are compiled. Raises CompileError if one is not."""
         BUILDS.hurry(set(self._pending))
-        with self._told:
+        with _told:
             while self._pending and not self._errors:
-                self._told.wait(0.2)
+                _told.wait(0.2)
         if self._errors:
             raise self._errors[0]
 
     def built(self, addresses: Mapping[str, int]) -> None:
         """Take the addresses of compiled kernels by their keys."""
-        with self._told:
+        with _told:
             for key, address in addresses.items():
                 self.finished += [(name, address) for name in self._pending.pop(key, ())]
             left = sum(map(len, self._pending.values()))
-            self._told.notify_all()
+            _told.notify_all()
         count = len(self.first.prebuilt)
         log("info", f"tiers: {count - left} of {count} kernels of {self.name} were compiled")
 
@@ -230,9 +234,9 @@ class KernelFunctions:
         self._fail(CompileError(f"{self.name}: the compilers were ended"))
 
     def _fail(self, error: CompileError) -> None:
-        with self._told:
+        with _told:
             self._errors.append(error)
-            self._told.notify_all()
+            _told.notify_all()
 
     def _compiled(
         self, kernels: Mapping[str, Kernel], wheres: Mapping[str, object] | None
@@ -277,14 +281,15 @@ def _nodes(graph: Graph) -> Iterator[tuple[str, Node]]:
 
 
 def _gains(plan: Plan, workers: int) -> dict[str, float]:
-    """Estimated microseconds that each kernel takes in a call, by name."""
-    machine, gains = DeviceModel(plan.device, workers), dict.fromkeys(plan.kernels, 0.0)
+    """Estimated microseconds that each kernel that computes takes in a call, by name."""
+    machine = DeviceModel(plan.device, workers)
+    gains = {name: 0.0 for name, kernel in plan.kernels.items() if kernel.message is None}
 
     def add(steps: Sequence[Step], times: int) -> None:
         for step in steps:
             if isinstance(step, Loop):
                 add(step.steps, times * step.count)
-            elif isinstance(step, Launch):
+            elif isinstance(step, Launch) and step.kernel in gains:
                 gains[step.kernel] += times * machine.kernel(plan.kernels[step.kernel]).microseconds
 
     add(plan.steps, 1)
