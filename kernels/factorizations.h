@@ -1,8 +1,8 @@
 // Factorizations of matrices, in one text for the CPU and for a GPU.
 //
 // A team computes one matrix: a chunk of the CPU alone, or a block of threads. team.each(begin, end, f) calls f(i) for all i, in
-// whatever order and by any thread, but always the same thread for the same i and begin; team.sync() lets all threads see what was
-// written before; team.first() is true for one of them. All other statements are every thread's: what they read, no thread writes
+// whatever order and by any thread, but always the same thread for the same i and begin; team.columns(begin, end, f) gives f runs
+// of columns, as registers; team.sync() lets all threads see what was written before; team.first() is true for one of them. All other statements are every thread's: what they read, no thread writes
 // before the next sync().
 //
 // The order of operations. An element that several columns change is changed by them in ascending order, and sums along rows or
@@ -171,58 +171,63 @@ template <class T> struct Reflection {
   }
 };
 
-// a [m][n], m >= n, becomes the first n columns of Q, and r [n][n] R, with Q R = a. scales and sums have n elements.
+// Applies reflection j to columns [begin, end) of a [m][n]. Its vector is 1 and then v[j + 1], ..., v[m - 1]. FRESH: row j counts as
+// zeros.
+template <bool FRESH, class Team, class T>
+GRAPHC_FACTORS void reflect(const Team& team, long m, long n, long j, long begin, long end, T scale,
+                            const T* v, T* a) {
+  team.template columns<T>(begin, end, [&](long k, const auto& lanes) {
+    T* const top = a + j * n + k;
+    auto sum = lanes.template zeros<T>();
+    if (!FRESH) sum = lanes.load(top);
+    for (long i = j + 1; i < m; i++) sum += lanes.load(a + i * n + k) * v[i];
+    sum *= scale;
+    lanes.store(top, FRESH ? 0 - sum : lanes.load(top) - sum);
+    for (long i = j + 1; i < m; i++) {
+      T* const place = a + i * n + k;
+      lanes.store(place, lanes.load(place) - sum * v[i]);
+    }
+  });
+  team.sync();
+}
+
+// a [m][n], m >= n, becomes the first n columns of Q, and r [n][n] R, with Q R = a. scales has n elements, vectors n rows of m.
+// Panels of as many columns as the team likes stay in a cache while all reflections change them.
 template <class Team, class T>
-GRAPHC_FACTORS void qr(const Team& team, long m, long n, T* a, T* r, T* scales, T* sums) {
-  for (long j = 0; j < n; j++) {
-    T tail = 0;
-    for (long i = j + 1; i < m; i++) tail += a[i * n + j] * a[i * n + j];
-    const Reflection<T> found(a[j * n + j], tail);
-    team.sync();
-    team.each(j + 1, m, [&](long i) { a[i * n + j] /= found.divisor; });
-    if (team.first()) a[j * n + j] = found.value, scales[j] = found.scale;
-    team.sync();
-    T* const row = a + j * n;
-    team.each(j + 1, n, [&](long k) { sums[k] = row[k]; });
-    for (long i = j + 1; i < m; i++) {
-      const T v = a[i * n + j];
-      team.each(j + 1, n, [&](long k) { sums[k] += v * a[i * n + k]; });
+GRAPHC_FACTORS void qr(const Team& team, long m, long n, T* a, T* r, T* scales, T* vectors) {
+  const long panel = team.template panel<T>(n);
+  for (long first = 0; first < n; first += panel) {
+    const long last = least_of(first + panel, n);
+    for (long j = 0; j < first; j++)
+      reflect<false>(team, m, n, j, first, last, scales[j], vectors + j * m, a);
+    for (long j = first; j < last; j++) {
+      T* const v = vectors + j * m;
+      T tail = 0;
+      for (long i = j + 1; i < m; i++) tail += a[i * n + j] * a[i * n + j];
+      const Reflection<T> found(a[j * n + j], tail);
+      team.sync();
+      team.each(j + 1, m, [&](long i) { v[i] = a[i * n + j] / found.divisor; });
+      if (team.first()) a[j * n + j] = found.value, scales[j] = found.scale;
+      team.sync();
+      reflect<false>(team, m, n, j, j + 1, last, found.scale, v, a);
     }
-    team.each(j + 1, n, [&](long k) {
-      sums[k] *= found.scale;
-      row[k] -= sums[k];
-    });
-    for (long i = j + 1; i < m; i++) {
-      const T v = a[i * n + j];
-      team.each(j + 1, n, [&](long k) { a[i * n + k] -= v * sums[k]; });
-    }
-    team.sync();
   }
   for (long i = 0; i < n; i++)
     team.each(0, n, [&](long k) { r[i * n + k] = k < i ? T(0) : a[i * n + k]; });
   team.sync();
-  for (long j = n - 1; j >= 0; j--) {
-    const T scale = scales[j];
-    T* const row = a + j * n;
-    team.each(j + 1, n, [&](long k) { sums[k] = 0; });
-    for (long i = j + 1; i < m; i++) {
-      const T v = a[i * n + j];
-      team.each(j + 1, n, [&](long k) { sums[k] += v * a[i * n + k]; });
+  for (long first = 0; first < n; first += panel) {
+    const long last = least_of(first + panel, n);
+    for (long j = last - 1; j >= 0; j--) {
+      const T scale = scales[j];
+      const T* const v = vectors + j * m;
+      const bool own = j >= first;
+      reflect<true>(team, m, n, j, own ? j + 1 : first, last, scale, v, a);
+      if (!own) continue;
+      team.each(0, m, [&](long i) {
+        a[i * n + j] = i < j ? T(0) : i == j ? 1 - scale : -(v[i] * scale);
+      });
+      team.sync();
     }
-    team.each(j + 1, n, [&](long k) {
-      sums[k] *= scale;
-      row[k] = 0 - sums[k];
-    });
-    for (long i = j + 1; i < m; i++) {
-      const T v = a[i * n + j];
-      team.each(j + 1, n, [&](long k) { a[i * n + k] -= v * sums[k]; });
-    }
-    team.sync();
-    team.each(0, m, [&](long i) {
-      T& x = a[i * n + j];
-      x = i < j ? T(0) : i == j ? 1 - scale : -(x * scale);
-    });
-    team.sync();
   }
 }
 }  // namespace graphc::factors

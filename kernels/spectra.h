@@ -268,7 +268,7 @@ GRAPHC_FACTORS void svd(const Team& team, long m, long n, T* columns, T* u, T* s
   }
   // The columns are orthogonal, so Q has their directions, and others in place of zeros.
   load(team, m, n, u, n, [&](long i, long k) { return columns[k * m + i]; });
-  qr(team, m, n, u, r, scales, sums);
+  qr(team, m, n, u, r, scales, columns);
   for (long i = 0; i < m; i++)
     team.each(0, n, [&](long k) {
       if (r[k * n + k] < 0) u[i * n + k] = -u[i * n + k];

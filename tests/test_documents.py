@@ -70,3 +70,15 @@ def headings(page: Path) -> set[str]:
 def test_the_list_of_documents_is_whole() -> None:
     text = (ROOT / "docs" / "README.md").read_text()
     assert {page.name for page in PAGES if f"]({page.name})" not in text} == {"README.md"}
+
+
+def test_counts_of_operators_add_up() -> None:
+    """Each row of the table in docs/torch.md has as many operators as the text says."""
+    text = (ROOT / "docs" / "torch.md").read_text()
+    rows = re.findall(r"^\| (\w+), operators( again)? \|(.*)\|$", text, re.MULTILINE)
+    sizes = {row[:2]: sum(map(int, row[2].split("|"))) for row in rows}
+    said = (r"all (\d+) operators", r"(\d+)\s+random\s+operators", r"(\d+) operators were")
+    whole, some, again = (int(n) for pattern in said for n in re.findall(pattern, text))
+    assert sizes.pop(("float32", "")) == whole
+    assert sizes.pop(("float32", " again")) == again
+    assert set(sizes.values()) == {some} and len(sizes) == 6

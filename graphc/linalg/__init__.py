@@ -3,6 +3,7 @@
 All functions take batches [..., m, n] and have gradients of any order.
 """
 
+from graphc.linalg.least_squares import lstsq, pinv
 from graphc.linalg.spectral import eigh, eigvalsh, qr, svd, svdvals
 from graphc.linalg.systems import cholesky, det, inv, slogdet, solve, triangular_solve
 
@@ -12,6 +13,8 @@ __all__ = [
     "eigh",
     "eigvalsh",
     "inv",
+    "lstsq",
+    "pinv",
     "qr",
     "slogdet",
     "solve",

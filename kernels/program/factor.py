@@ -112,7 +112,7 @@ class Factor:
         m, n = self.inner.inputs[0].type.shape[-2:]
         vectors = ("beside", "scales", "sums")
         sizes: dict[str, list[tuple[str, int]]] = {
-            "qr": [("scales", n), ("sums", n)],
+            "qr": [("scales", n), ("vectors", m * n)],
             "eigh": [("work", n * n), *((name, n) for name in vectors)],
             "svd": [("columns", m * n), ("r", n * n), *((name, n) for name in vectors)],
         }
@@ -186,7 +186,7 @@ def _lu(factor: Factor, _: str) -> list[str]:
 
 def _qr(factor: Factor, _: str) -> list[str]:
     m, n = factor.inner.inputs[0].type.shape[-2:]
-    return [f"load(team, {m}, {n}, q, {n}, a);", f"qr(team, {m}, {n}, q, r, scales, sums);"]
+    return [f"load(team, {m}, {n}, q, {n}, a);", f"qr(team, {m}, {n}, q, r, scales, vectors);"]
 
 
 def _eigh(factor: Factor, _: str) -> list[str]:

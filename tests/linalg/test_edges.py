@@ -171,6 +171,17 @@ MISTAKES = (
         linalg.solve,
         ("f32[2,3,3]", "f32[4,3,1]"),
     ),
+    Failure("pinv: expected matrices [..., m, n], got f32[3]", linalg.pinv, ("f32[3]",)),
+    Failure(
+        "pinv: expected rtol from 0 up, got -1.0",
+        lambda a: linalg.pinv(a, rtol=-1.0),
+        ("f32[2,2]",),
+    ),
+    Failure(
+        "lstsq: expected b to have 2 rows like a f32[2,3], got f32[3,1]",
+        linalg.lstsq,
+        ("f32[2,3]", "f32[3,1]"),
+    ),
     Failure(
         "qr: expected mode to be one of reduced, complete, r, got 'full'",
         lambda a: linalg.qr(a, "full"),

@@ -10,6 +10,7 @@ from typing import Any
 
 from graphc import functions as f
 from graphc import linalg
+from graphc.gradients.custom import custom_vjp
 from graphc.torch.aten.rules import aten
 from graphc.trace import Tensor
 
@@ -18,14 +19,27 @@ def _succeeded(x: Tensor) -> Tensor:
     return f.zeros(x.shape[:-2], "i32")
 
 
+def _by_triangle(x: Tensor, lower: bool) -> Tensor:
+    """The symmetric matrices with a triangle of x; the gradient is one of all of x, as there."""
+    read = custom_vjp(lambda a: (_mirrored(a, lower), ()), lambda _, d: (d,))
+    mirrored: Tensor = read(x)
+    return mirrored
+
+
+def _mirrored(x: Tensor, lower: bool) -> Tensor:
+    if lower:
+        return f.tril(x) + f.matrix_transpose(f.tril(x, -1))
+    return f.triu(x) + f.matrix_transpose(f.triu(x, 1))
+
+
 @aten("linalg_cholesky_ex")
 def cholesky_ex(x: Tensor, upper: bool = False, check_errors: bool = False) -> tuple[Tensor, ...]:
-    return linalg.cholesky(x, upper), _succeeded(x)
+    return linalg.cholesky(_by_triangle(x, not upper), upper), _succeeded(x)
 
 
 @aten("cholesky", "linalg_cholesky")
 def cholesky(x: Tensor, upper: bool = False) -> Tensor:
-    return linalg.cholesky(x, upper)
+    return linalg.cholesky(_by_triangle(x, not upper), upper)
 
 
 @aten("cholesky_solve")
@@ -87,7 +101,7 @@ def qr(x: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
 
 @aten("_linalg_eigh")
 def eigh(x: Tensor, uplo: str = "L", compute_v: bool = True) -> tuple[Tensor, Tensor]:
-    w, v = linalg.eigh(x)
+    w, v = linalg.eigh(_by_triangle(x, uplo.upper() == "L"))
     return w, v if compute_v else f.zeros((0,), x.dtype)
 
 

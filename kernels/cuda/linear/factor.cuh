@@ -12,11 +12,35 @@ GRAPHC_INLINE T not_a_number() {
   return T(__builtin_nan(""));
 }
 
+// One column.
+struct Element {
+  template <class T>
+  GRAPHC_INLINE T zeros() const {
+    return 0;
+  }
+  template <class T>
+  GRAPHC_INLINE T load(const T* p) const {
+    return *p;
+  }
+  template <class T>
+  GRAPHC_INLINE void store(T* p, T x) const {
+    *p = x;
+  }
+};
+
 // The threads of a block.
 struct Threads {
   template <class F>
   GRAPHC_INLINE void each(long begin, long end, const F& f) const {
     for (long i = begin + threadIdx.x; i < end; i += blockDim.x) f(i);
+  }
+  template <class T, class F>
+  GRAPHC_INLINE void columns(long begin, long end, const F& f) const {
+    each(begin, end, [&](long k) { f(k, Element{}); });
+  }
+  template <class T>
+  GRAPHC_INLINE long panel(long n) const {
+    return n;
   }
   GRAPHC_INLINE void sync() const { __syncthreads(); }
   GRAPHC_INLINE bool first() const { return threadIdx.x == 0; }
