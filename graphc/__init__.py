@@ -14,6 +14,7 @@ from graphc.gradients.custom import custom_vjp
 from graphc.gradients.derivatives import hvp, jvp, linearize, vjp
 from graphc.gradients.reverse import grad, value_and_grad
 from graphc.nn.initialize import seed
+from graphc.parallel.options import DataParallel
 from graphc.program import Buckets, Program, SizedProgram, compile
 from graphc.program.audit import Audit
 from graphc.program.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
@@ -34,6 +35,7 @@ __all__ = [
     "Checkpoint",
     "Buckets",
     "CompileError",
+    "DataParallel",
     "GraphError",
     "PlanError",
     "Program",

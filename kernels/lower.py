@@ -20,6 +20,7 @@ from graphc.kernels.program.calls import Call
 from graphc.kernels.program.form import Form, node_form
 from graphc.kernels.program.joined import JoinedStep
 from graphc.kernels.program.kernel import GridLaunch, Kernel
+from graphc.kernels.program.message_kernel import message_kernel
 from graphc.ops.base import Contraction, Op
 from graphc.ops.fused import KernelNode, kernels_in
 from graphc.ops.pointwise.logic import Select
@@ -49,6 +50,8 @@ def lower(
     blocks in the same way. Nodes of one form are lowered once if they are given one `alike`, which
     remembers the kernels for this target.
     """
+    if node.op.communicates:
+        return message_kernel(node, cpu_name(node))
     with _deep_enough(node):
         if target.device == "cpu":
             from graphc.kernels.cpu.lower import lower_cpu

@@ -37,6 +37,13 @@ GRAPHC_FACTORS void swap_rows(const Team& team, long n, T* a, T* b) {
   });
 }
 
+// The first of the indices begin to end - 1 that no other one is before.
+template <class Before> GRAPHC_FACTORS long leading(long begin, long end, const Before& before) {
+  long place = begin;
+  GRAPHC_ROLLED for (long k = begin + 1; k < end; k++) if (before(k, place)) place = k;
+  return place;
+}
+
 template <class Team, class T> GRAPHC_FACTORS void identity(const Team& team, long n, T* a) {
   for (long i = 0; i < n; i++) team.each(0, n, [&](long k) { a[i * n + k] = T(i == k); });
 }
@@ -156,9 +163,7 @@ GRAPHC_FACTORS void eigh(const Team& team, long n, T* a, T* w, T* v, T* beside, 
   tridiagonal(team, n, a, w, beside, v, scales, sums);
   diagonal(team, n, w, beside, v, scales, sums);
   for (long i = 0; i < n; i++) {
-    long place = i;
-    for (long k = i + 1; k < n; k++)
-      if (w[k] < w[place]) place = k;
+    const long place = leading(i, n, [&](long a, long b) { return w[a] < w[b]; });
     team.sync();
     if (place != i) {
       swap_rows(team, n, v + i * n, v + place * n);
@@ -252,9 +257,7 @@ GRAPHC_FACTORS void svd(const Team& team, long m, long n, T* columns, T* u, T* s
   team.each(0, n, [&](long j) { s[j] = root(dot(m, columns + j * m, columns + j * m)); });
   team.sync();
   for (long j = 0; j < n; j++) {
-    long place = j;
-    for (long k = j + 1; k < n; k++)
-      if (s[k] > s[place]) place = k;
+    const long place = leading(j, n, [&](long a, long b) { return s[a] > s[b]; });
     team.sync();
     if (place != j) {
       swap_rows(team, m, columns + j * m, columns + place * m);

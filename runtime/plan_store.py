@@ -153,6 +153,7 @@ def store_plan(
     """Remember a plan, the origin of its `state`, and the `prebuilt` functions of kernels that are
     not compiled yet; `keys` are those of `kernel_keys`, if known."""
     names = {id(buffer): name for name, buffer in state.items()}
+    computing = {name: kernel for name, kernel in plan.kernels.items() if kernel.message is None}
     packed = [
         (name, names[id(b.source)], b.layout.axis, b.layout.width)
         for name, b in state.items()
@@ -166,7 +167,7 @@ def store_plan(
     }
     whole = {
         "plan": encoded(plan),
-        "keys": keys or kernel_keys(plan.kernels),
+        "keys": keys or kernel_keys(computing),
         "state": own,
         "packed": packed,
         "constants": constants,

@@ -15,6 +15,9 @@ from tests.tools import need_command, need_module, need_package, run_python
 
 TESTED = {
     "char_lstm",
+    "data_parallel",
+    "data_parallel_dask",
+    "data_parallel_ray",
     "digits",
     "export_cpp",
     "gpt_text",

@@ -23,6 +23,7 @@ SECTIONS = [
     "Custom update rules",
     "Between gradients and update",
     "Large batches in little memory",
+    "Several processes",
     "Mixed precision",
     "Private training",
     "Custom state",

@@ -211,6 +211,32 @@ def draws_tickets() -> bool:
     return _given(_setting("GRAPHC_TICKETS", _flag), Config.draws_tickets)
 
 
+def bucket_bytes() -> int | None:
+    """Return the bytes of a bucket of gradients, None to choose them: GRAPHC_BUCKET_BYTES."""
+    return _setting("GRAPHC_BUCKET_BYTES", _bytes)
+
+
+def ranks() -> tuple[int, int, str, str] | None:
+    """Return (rank, ranks, address, key) of a run over TCP, None where there is none.
+
+    They are GRAPHC_RANK, GRAPHC_RANKS, GRAPHC_ADDRESS (host:port of rank 0) and GRAPHC_KEY, which
+    keeps strangers out. Raises GraphError if one of the first three is missing.
+    """
+    names = ("GRAPHC_ADDRESS", "GRAPHC_RANK", "GRAPHC_RANKS")
+    missing = [name for name in names if not os.environ.get(name, "").strip()]
+    if len(missing) == len(names):
+        return None
+    if missing:
+        raise GraphError(f"{missing[0]}: expected beside {names[0]}, GRAPHC_RANK and GRAPHC_RANKS")
+    rank, count = (_setting(name, _count) or 0 for name in names[1:])
+    if rank >= count:
+        raise GraphError(f"GRAPHC_RANK: expected a number below GRAPHC_RANKS={count}, got {rank}")
+    address = os.environ[names[0]].strip()
+    if not re.fullmatch(r".+:\d{1,5}", address):
+        raise GraphError(f"GRAPHC_ADDRESS: expected host:port, got {address!r}")
+    return rank, count, address, os.environ.get("GRAPHC_KEY", "")
+
+
 def _first_tier(waits: bool | None) -> str:
     """GRAPHC_TIER, unless it says to wait and the argument says not to."""
     tier = _setting("GRAPHC_TIER", _tier) or Config.tier
@@ -266,6 +292,12 @@ def _device(text: str) -> str:
     if text in ("cpu", "cuda", "sim", "reference") or re.fullmatch(r"cuda:\d{1,3}", text):
         return text
     raise _ExpectedError("cpu, cuda, cuda:N, sim or reference")
+
+
+def _count(text: str) -> int:
+    if text.isdecimal() and int(text) <= 1 << 20:
+        return int(text)
+    raise _ExpectedError("a whole number")
 
 
 def _flag(text: str) -> bool:

@@ -86,6 +86,8 @@ class GraphReader:
             names = " and ".join(map(called, readers)) or "the call's results"
             text = f"converts {source.type} to {node.output.type}, for {names}"
             return Reason("what", f'{text}; compile(disable="layout") keeps all row-major')
+        if node.op.communicates:
+            return Reason("what", "adds what all ranks have, in the order of the ranks")
         return Reason("what", "a reshape that moves nothing: another name for the same bytes")
 
     def fused(self, kernel: KernelNode) -> Iterator[Reason]:
@@ -155,6 +157,8 @@ class GraphReader:
             return "a loop is a step of its own, which takes and gives what lies in memory"
         if "reshape" in (source.op.name, reader.op.name):
             return RESHAPED
+        if source.op.communicates or reader.op.communicates:
+            return "what ranks exchange lies in memory"
         if not isinstance(source, KernelNode) or not isinstance(reader, KernelNode):
             return "a conversion of layouts is a kernel of its own, chosen after fusion"
         parts = [n for n in reader.leaves if value in n.inputs]

@@ -38,6 +38,9 @@ class Facts:
     """A plan has it as it stands: a kernel, a loop, or another shape of the same memory."""
     is_loop: ClassVar[bool] = False
     """Computes a graph of its own several times."""
+    communicates: ClassVar[bool] = False
+    """Takes part in what other processes compute: it runs as often as on these, in the same order,
+    and not on this device."""
     lane_axes: ClassVar[tuple[int, ...] | None] = None
     """The axes along which its kernels may have lanes; None for any."""
     own_template: ClassVar[str] = ""

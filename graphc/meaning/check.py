@@ -103,7 +103,10 @@ class _Check:
         wanted = _results(self.stages[names[0]])
         if names[-1] == "differentiate":
             # Gradients that the function gave are outputs until then.
-            kept = {f"output {i}" for i, _ in enumerate(self.stages[names[-1]].outputs)}
+            whole = self.stages[names[-1]]
+            kept = {f"output {i}" for i, _ in enumerate(whole.outputs)}
+            if any(node.op.communicates for node in whole.nodes):
+                kept.discard("output 0")  # the loss, whose mean over all ranks it is then
             wanted = {name: v for name, v in wanted.items() if name in kept}
         unproved = self._unproved(names[0], names[-1], wanted)
         if not unproved:

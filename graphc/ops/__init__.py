@@ -2,6 +2,7 @@
 
 from graphc.ops.attention import *
 from graphc.ops.base import *
+from graphc.ops.collective import *
 from graphc.ops.constant import *
 from graphc.ops.convolution import *
 from graphc.ops.custom_gradient import *

@@ -64,7 +64,8 @@ def save_checkpoint(
     It holds all state of the programs: parameters, moments, running statistics and averages,
     counters of steps and random numbers, and learning rates. The position in a schedule is the
     number of steps. A file appears whole or not at all, even if the process is killed or the power
-    fails. At any time, one process may write to a folder.
+    fails. At any time, one process may write to a folder: of the ranks of `DataParallel`, whose
+    state is the same, rank 0 writes, and the others return at once.
 
     Args:
         folder: The folder, which is made if needed.
@@ -93,6 +94,12 @@ def save_checkpoint(
     if keep is not None and (isinstance(keep, bool) or not isinstance(keep, int) or keep < 1):
         raise error(f"save_checkpoint: keep expected a number from 1 up or None, got {keep!r}")
     named = _named("save_checkpoint", sources)
+    path = Path(folder) / f"step-{step}.safetensors"
+    groups = [s.recipe.group for s in named.values() if isinstance(s, Program)]
+    if any(group is not None and group.rank for group in groups):
+        return path
+    for group in filter(None, groups):
+        group.check()
     tensors, buffers = _stored(named)
     document = {
         "step": step,
@@ -100,7 +107,6 @@ def save_checkpoint(
         "tensors": tensors,
         "rates": {n: rates_of(s.update) for n, s in named.items() if _trains(s)},
     }
-    path = Path(folder) / f"step-{step}.safetensors"
     with suppress(OSError):  # which writing the file reports
         path.parent.mkdir(parents=True, exist_ok=True)
     arrays = contents(buffers, "save_checkpoint")

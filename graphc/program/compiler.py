@@ -12,6 +12,7 @@ from graphc.base.source_lines import error
 from graphc.ir import Graph, tree
 from graphc.ir.failures import stage
 from graphc.ops.custom_gradient import without_marks
+from graphc.parallel.options import DataParallel
 from graphc.program.buckets import Buckets, buckets_of, has_names
 from graphc.program.loading import make_plan_of as make_plan_of
 from graphc.program.making import Recipe, make
@@ -43,6 +44,8 @@ def compile(
     mixed: str | None = None,
     accumulate: int = 1,
     gradients: Any = False,
+    out: str = "host",
+    parallel: DataParallel | None = None,
 ) -> Program:
     """Compile `fn(*args)`, or a whole training step with `update`, to a program.
 
@@ -94,6 +97,11 @@ def compile(
         gradients: Whether the program returns `(results, gradients)`, the gradients by name, in
             place of an update; `optim.apply` takes them. With `mixed="float16"`, the optimizer that
             they are for.
+        out: "host", for results as NumPy arrays, or "device": calls do not wait for a GPU, and
+            results are arrays in its memory, which PyTorch, CuPy, JAX and other programs take where
+            they lie, and `numpy()` copies to the host. On a CPU there is no difference.
+        parallel: A `DataParallel` of the processes that train together, each with its part of the
+            batch, of which the specs are. The update takes the averages of all gradients.
 
     Returns:
         A `Program`; a `SizedProgram`, which takes every size, if an axis of a spec has a name. As
@@ -132,9 +140,13 @@ def compile(
             mixed,
             accumulate,
             gradients,
+            out,
+            parallel,
         )
     buckets = buckets_of(batch, sizes)
     if has_names(args):
+        if buckets and options.stays:
+            raise error("out: 'device' with buckets, whose results are cut to size on the host")
         return SizedProgram(fn, args, buckets, options, _compiled)
     if buckets:
         raise error(f"sizes: expected names of axes in the specs, got {next(iter(buckets))!r}")
@@ -162,6 +174,7 @@ def _compiled(
             common,
             options.mixed,
             options.differentiation,
+            options.parallel,
         )
         if options.holder is not None:
             options.holder.share(traced.builder, traced.gradients)
@@ -175,7 +188,9 @@ def _compiled(
         step = (
             None
             if update is None
-            else Update.of(traced, update, options.selection, options.mixed == "f16")
+            else Update.of(
+                traced, update, options.selection, options.mixed == "f16", options.parallel
+            )
         )
         before = [item for item in passes.BEFORE_GRADIENT if item[0] not in settings.disable]
 
@@ -191,7 +206,11 @@ def _compiled(
             stages["differentiate"] = whole.graph
             return whole
 
-        recipe = Recipe(traced, differentiated, settings, options.precision, target)
+        group = None if options.parallel is None else options.parallel.group
+        recipe = Recipe(traced, differentiated, settings, options.precision, target, group)
         buffers = traced.builder.buffers
-        remembered = PlanCache(graph, buffers, step, target, settings, options.precision)
-        return make(step, update, recipe, options.device, remembered, stages, notes)
+        remembered = PlanCache(graph, buffers, step, target, settings, options.precision, group)
+        program = make(step, update, recipe, options.device, remembered, stages, notes)
+    if options.stays:
+        program._keep_results()
+    return program

@@ -11,13 +11,14 @@ from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from graphc.base import config
-from graphc.base.errors import RunError
+from graphc.base.errors import GraphError, RunError
 from graphc.base.messages import decide
 from graphc.base.target import Target
 from graphc.ir import Graph
 from graphc.ir.failures import stage
 from graphc.ir.state import StateBuffer
 from graphc.ops.loops.scan import bodies
+from graphc.parallel.group import Group
 from graphc.program.executable import Executable
 
 if TYPE_CHECKING:  # nothing of it is needed before something is compiled
@@ -127,13 +128,16 @@ def load(
     settings: config.Config,
     notes: Iterable[str],
     key: str | None = None,
+    group: Group | None = None,
 ) -> tuple[Executable, Plan | None, tuple[str, Graph] | None]:
     """Lower, plan and load a graph on its device.
 
     It returns the executable, its plan, and by name the graph that planning changed, if that one
     runs: `lean` recomputes, `by_step` has more loops. The plan is stored under `key`, if there is
-    one.
+    one. Messages of the plan go to the ranks of `group`.
     """
+    if group is not None and target.device != "cpu":
+        raise GraphError(f"parallel: expected device='cpu', got {device!r}")
     if target.device == "reference":
         from graphc.runtime.reference import ReferenceExecutable
 
@@ -173,7 +177,9 @@ def load(
             from graphc.runtime.cpu import executable
 
             built()
-            return executable.load(plan, state, settings.threads, planned(plan), tiers=tiers)
+            return executable.load(
+                plan, state, settings.threads, planned(plan), tiers=tiers, group=group
+            )
         from graphc.runtime import cuda
 
         return cuda.load(plan, state, device, planned(plan), "race" in settings.check)
@@ -284,8 +290,8 @@ def _tuned(
 
 
 def _named(kernels: Mapping[str, Kernel]) -> dict[str, Kernel]:
-    """The kernels by their own names."""
-    return {kernel.name: kernel for kernel in kernels.values()}
+    """The kernels that compute, by their own names."""
+    return {kernel.name: kernel for kernel in kernels.values() if kernel.message is None}
 
 
 def _machine(device: str, threads: int) -> str | None:

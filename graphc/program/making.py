@@ -17,6 +17,7 @@ from graphc.ir.failures import stage
 from graphc.ir.state import StateBuffer
 from graphc.ops.constant import PLACED, Constant
 from graphc.ops.loops.scan import bodies
+from graphc.parallel.group import Group
 from graphc.program.loading import load
 from graphc.program.plan_cache import PlanCache
 from graphc.program.program import Program
@@ -38,6 +39,8 @@ class Recipe:
     settings: config.Config
     precision: str
     target: Target
+    group: Group | None = None
+    """The ranks that train together; None for a process by itself."""
 
 
 @between_forks
@@ -84,7 +87,9 @@ def make(
             with stage("meaning"):
                 decide(str(check(stages)))
         state = bind_state(optimised, whole.buffers, stages)
-        executable, plan, made = load(optimised, device, target, state, settings, notes, key)
+        executable, plan, made = load(
+            optimised, device, target, state, settings, notes, key, recipe.group
+        )
         if made is not None:
             stages.update([made])
     program = Program(

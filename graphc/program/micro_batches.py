@@ -41,6 +41,9 @@ class Differentiation:
     """The parameters; None for all that are trainable."""
     returns: bool
     """Whether the gradients are results; else `update` takes them."""
+    apart: bool = False
+    """Whether the gradients of the micro-batches, and their losses, are kept apart, each of its own
+    loss, along a new first axis; else they are added."""
 
     def __call__(self, traced: Traced, fn: Callable[..., Any], args: Sequence[Any]) -> Any:
         """Return the results of `fn`, and the gradients or not; the first result is the loss."""
@@ -63,7 +66,7 @@ class Differentiation:
         args: Sequence[Any],
         parameters: Mapping[str, Parameter],
     ) -> tuple[Any, Gradients]:
-        if self.parts == 1:
+        if self.parts == 1 and not self.apart:
             result, found = self._once(builder, fn, args, parameters)
         else:
             result, found = _Loop(self, builder, args).run(fn, parameters)
@@ -87,7 +90,7 @@ class Differentiation:
         weights = [builder.read_state(parameters[name].state) for name in read]
         with builder.at(Where(derived=True)):
             seed = scaled_seed(builder, loss) if self.scales else one_like(loss)
-            seed = seed if self.parts == 1 else seed * (1 / self.parts)
+            seed = seed if self.parts == 1 or self.apart else seed * (1 / self.parts)
         grads = gradients([loss], [seed], weights, builder)
         return result, {n: g for n, g in zip(read, grads, strict=True) if g is not None}
 
@@ -127,7 +130,7 @@ class _Loop(BodyBuilder):
     def __init__(self, how: Differentiation, outer: Builder, args: Sequence[Any]) -> None:
         super().__init__(outer, how.parts, "micro_batches")
         self.how = how
-        self.size = _size(args, how.parts)
+        self.size = _size(args, how.parts, "shards of a rank" if how.apart else "accumulate")
         self.args = [tree.map_leaves(self._part, arg) for arg in args]
         """The arguments of an iteration."""
 
@@ -146,34 +149,46 @@ class _Loop(BodyBuilder):
             result, found = self.how._once(self, fn, self.args, parameters)
             result = tree.map_leaves(lambda _, leaf: self.own(functions.as_tensor(leaf)), result)
             stacks = [leaf for _, leaf in tree.leaves(result)]
-            sums = [self._sum(name, grad) for name, grad in found.items()]
+            grads = [functions.astype(g, "f32") if _narrow(g) else g for g in found.values()]
+            if self.how.apart:
+                sums, stacks = [], [*stacks, *grads]
+            else:
+                sums = [self._sum(*pair) for pair in zip(found, grads, strict=True)]
         outputs = self.emit_scan(sums, stacks, False, True)
-        whole = iter(outputs[len(sums) :])
-        result = tree.map_leaves(lambda _, leaf: joined(leaf.value.type, next(whole)), result)
+        if self.how.apart:
+            own = len(stacks) - len(grads)
+            outputs = (*outputs[own:], *outputs[:own])
+        whole = iter(outputs[len(grads) :])
+        first = iter([self.how.apart])
+
+        def of_batch(_: str, leaf: Tensor) -> Tensor:
+            stack = next(whole)
+            return stack if next(first, False) else joined(leaf.value.type, stack)
+
+        result = tree.map_leaves(of_batch, result)
         return result, dict(zip(found, outputs, strict=False))
 
     def _sum(self, name: str, grad: Tensor) -> Tensor:
         """The sum of the gradients up to this iteration, from a carry that begins as zeros."""
-        wide = functions.astype(grad, "f32") if grad.dtype in NARROW else grad
         with self.outer.building():
-            zeros = functions.zeros(wide.shape, wide.dtype)
-        return self.carry(f"d.{name}", zeros) + wide
+            zeros = functions.zeros(grad.shape, grad.dtype)
+        return self.carry(f"d.{name}", zeros) + grad
 
 
 def _narrow(tensor: Tensor) -> bool:
     return tensor.dtype in NARROW
 
 
-def _size(args: Sequence[Any], parts: int) -> int:
-    """The size of a micro-batch, or GraphError."""
+def _size(args: Sequence[Any], parts: int, said: str) -> int:
+    """The size of a micro-batch, or GraphError; `said` is what asked for them."""
     arrays = [leaf for arg in args for _, leaf in tree.leaves(arg) if isinstance(leaf, Tensor)]
     sizes = {leaf.value.name: leaf.shape[0] for leaf in arrays if leaf.ndim}
     if not sizes:
-        raise error(f"accumulate={parts}: expected arrays whose first axis is the batch, got none")
+        raise error(f"{said}={parts}: expected arrays whose first axis is the batch, got none")
     shown = ", ".join(f"{name} {size}" for name, size in sizes.items())
     if len({*sizes.values()}) > 1:
-        raise error(f"accumulate={parts}: expected one size of first axes, the batch, got {shown}")
+        raise error(f"{said}={parts}: expected one size of first axes, the batch, got {shown}")
     size = next(iter(sizes.values()))
     if size % parts or not size:
-        raise error(f"accumulate={parts}: expected a batch of {parts} equal parts, got {shown}")
+        raise error(f"{said}={parts}: expected a batch of {parts} equal parts, got {shown}")
     return size // parts

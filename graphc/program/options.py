@@ -15,6 +15,7 @@ from graphc.functions.array.tensors import is_integer
 from graphc.nn.selection import Selection
 from graphc.optim.private import DPSGD
 from graphc.optim.rule import Rule
+from graphc.parallel.options import DataParallel
 from graphc.program.loading import target_for
 from graphc.program.micro_batches import Differentiation
 from graphc.program.private import PrivateDifferentiation
@@ -43,6 +44,10 @@ class Options:
     """How the gradient is computed while the function is traced; None if it is not."""
     holder: Rule | None
     """The optimizer that holds the loss's scale of a program that returns gradients."""
+    stays: bool
+    """Whether results stay on the device."""
+    parallel: DataParallel | None = None
+    """The ranks that train together; None for a process by itself."""
 
     @classmethod
     def of(
@@ -62,12 +67,17 @@ class Options:
         mixed: str | None,
         accumulate: int,
         gradients: Any,
+        out: str,
+        parallel: Any = None,
     ) -> Options:
         """Return the options that arguments of `compile` give, or raise GraphError."""
         from graphc.passes import (
             pipeline as passes,  # not before it is needed: they are a tenth of the package's import
         )
 
+        ranks = _ranks(parallel, update, accumulate)
+        if ranks is not None and streams in (None, "auto"):
+            streams = 1  # what one rank measures, others would measure otherwise
         disable = (disable,) if isinstance(disable, str) else disable
         optional = passes.OPTIONAL
         settings = config.read(streams, threads, device, tune, disable, optional, memory, wait)
@@ -86,6 +96,8 @@ class Options:
             raise error("train: says what update= may change, which is not given")
         if mixed is not None and mixed not in MIXED:
             raise error(f"mixed: expected 'bfloat16', 'float16' or None, got {mixed!r}")
+        if out not in ("host", "device"):
+            raise error(f"out: expected 'host' or 'device', got {out!r}")
         narrow = "" if mixed is None else MIXED[mixed]
         selection = None if train is None else Selection("train", train)
         chosen, target = target_for(settings, precision)
@@ -111,10 +123,11 @@ class Options:
             if narrow == "f16":
                 raise error("mixed: DPSGD expected None or 'bfloat16', since it scales no losses")
             differentiation = PrivateDifferentiation(update.clip, update.noise, selection)
-        elif gradients or accumulate > 1:
+        elif gradients or accumulate > 1 or (ranks is not None and ranks.shards is not None):
             returns = gradients is not False
-            scaled = narrow == "f16"
-            differentiation = Differentiation(int(accumulate), scaled, selection, returns)
+            scaled, apart = narrow == "f16", ranks is not None and ranks.shards is not None
+            parts = ranks.pieces if ranks is not None and apart else int(accumulate)
+            differentiation = Differentiation(parts, scaled, selection, returns, apart)
         trains = (update is not None or bool(gradients)) if training is None else training
         holder = gradients if isinstance(gradients, Rule) else None
         return cls(
@@ -129,4 +142,21 @@ class Options:
             narrow,
             differentiation,
             holder,
+            out == "device",
+            ranks,
         )
+
+
+def _ranks(parallel: Any, update: Any, accumulate: Any) -> DataParallel | None:
+    """The ranks that train together, or GraphError; None for a process by itself."""
+    if parallel is None:
+        return None
+    if not isinstance(parallel, DataParallel):
+        raise error(f"parallel: expected graphc.DataParallel(), got {type(parallel).__name__}")
+    if update is None:
+        raise error("parallel: averages what update= takes, which is not given")
+    if isinstance(update, DPSGD) and parallel.active:
+        raise error("parallel: DPSGD expected one process, since its noise is that of one batch")
+    if parallel.shards is not None and accumulate != 1:
+        raise error("accumulate: with shards=, which are micro-batches too, expected 1")
+    return parallel if parallel.active else None

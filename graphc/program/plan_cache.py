@@ -11,6 +11,7 @@ from graphc.base.target import Target
 from graphc.ir import Graph
 from graphc.ir.failures import stage
 from graphc.ir.state import StateBuffer
+from graphc.parallel.group import Group
 from graphc.program.executable import Executable
 from graphc.program.loading import check_ops, key_of, tiers_of, with_note
 from graphc.program.update import Differentiated, Update
@@ -37,9 +38,11 @@ class PlanCache:
         target: Target,
         settings: config.Config,
         precision: str,
+        group: Group | None = None,
     ) -> None:
         self._graph, self._buffers, self._update = graph, buffers, update
         self._target, self._settings, self._precision = target, settings, precision
+        self._group = group
 
     def find(self) -> Recalled | None:
         """Return the loaded program and its state; None if it was not planned before."""
@@ -62,13 +65,16 @@ class PlanCache:
             if found is None:
                 return None
             tiers = tiers_of(self._settings, self._target, found.prebuilt)
-            first = tiers and tiers.first(found.plan.kernels, keys=found.keys)
+            computing = {n: k for n, k in found.plan.kernels.items() if k.message is None}
+            first = tiers and tiers.first(computing, keys=found.keys)
             if is_unmeasured(found.plan) and not (first and first.prebuilt):
                 return None
             if self._update is not None:
                 self._update.note(names["read"])
             state, threads = {**found.state, **found.packed}, self._settings.threads
-            loaded = executable.load(found.plan, state, threads, keys=found.keys, tiers=tiers)
+            loaded = executable.load(
+                found.plan, state, threads, keys=found.keys, tiers=tiers, group=self._group
+            )
         return loaded, with_note(found.plan, loaded), dict(found.state)
 
     def key(self, whole: Differentiated) -> str | None:

@@ -6,12 +6,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from graphc.base.source_lines import error
 from graphc.program.state import ProgramState
 
 
 class ProgramFiles(ProgramState):
     """The part of a program that writes files."""
 
+    recipe: Any
+    """What the program is made from."""
     write: ClassVar[Callable[[Any, str | Path, bool], None]]
     """Writes a program to a file; set by saved_program.py, which stands above."""
     write_sources: ClassVar[Callable[..., None]]
@@ -37,7 +40,17 @@ class ProgramFiles(ProgramState):
         Example:
             >>> graphc.compile(nn.Linear(2, 1), graphc.spec((1, 2))).save("linear.graphc")
         """
+        self._alone("save")
         type(self).write(self, path, binaries)
+
+    def _alone(self, what: str) -> None:
+        """Raise GraphError for a program that several processes run together."""
+        group = self.recipe.group
+        if group is not None:
+            raise error(
+                f"{what}: {self.name} averages gradients over {group.ranks} ranks, which no file "
+                "holds: save checkpoints, or a program of the trained model"
+            )
 
     def export(
         self,
@@ -74,6 +87,7 @@ class ProgramFiles(ProgramState):
         Example:
             >>> graphc.compile(nn.Linear(2, 1), graphc.spec((1, 2))).export("line", "wasm32")
         """
+        self._alone("export")
         type(self).write_sources(
             self,
             folder,

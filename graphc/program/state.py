@@ -9,6 +9,7 @@ from graphc.ir import Array, Type
 from graphc.ir.state import StateBuffer, overwrite, snapshot
 from graphc.nn.state_arrays import fitting
 from graphc.ops.constant import PLACED
+from graphc.trace.builder import RANK
 
 
 class ProgramState:
@@ -33,7 +34,8 @@ class ProgramState:
 
     def _buffers_for(self, what: str) -> dict[str, StateBuffer]:
         """`buffers`; an error says that `what` needs them."""
-        return {n: b for n, b in self._state.items() if not n.startswith(PLACED)}
+        own = (n for n in self._state if not n.startswith(PLACED) and n != RANK)
+        return {n: self._state[n] for n in own}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` returned; if anything does not fit, nothing is changed.

@@ -19,8 +19,10 @@ from graphc.ir.state import StateBuffer
 from graphc.nn.initialize import draw_key
 from graphc.nn.module import Module
 from graphc.nn.parameter import Parameter
+from graphc.parallel.options import DataParallel
 from graphc.trace import Builder, Operand, Tensor, current_builder
 from graphc.trace.arguments import SPECS, Static
+from graphc.trace.builder import Ranks
 
 
 @dataclass
@@ -118,14 +120,17 @@ def trace_function(
     common: Common | None = None,
     mixed: str = "",
     call: Call | None = None,
+    parallel: DataParallel | None = None,
 ) -> Traced:
     """Run `fn` on symbolic tensors in place of the specs.
 
     `bounds` records the ranges of indices. Without a seed, a program with random ops draws a key of
     its own. `mixed` is the two-byte dtype of products, or "". `call` calls the function in
-    place of a plain call.
+    place of a plain call. The ranks of `parallel` draw other numbers each.
     """
     builder = Builder(function_name(fn))
+    if parallel is not None:
+        builder.ranks = Ranks(parallel.rank, parallel.ranks, parallel.sync_batch_norm)
     builder.mixed = mixed
     if common is not None:
         builder.modes, builder.random = common.modes, common.random

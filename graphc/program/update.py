@@ -17,6 +17,8 @@ from graphc.nn.parameter import Parameter
 from graphc.nn.selection import Selection
 from graphc.optim.loss_scale import loss_scale, scaled_seed, skip_overflows, unscaled
 from graphc.optim.rule import Rule
+from graphc.parallel.options import DataParallel
+from graphc.program.averages import averaged
 from graphc.program.tracing import Traced
 from graphc.trace import Builder, Tensor
 
@@ -50,10 +52,17 @@ class Update:
     """Whether `train` chose them."""
     scales: bool = False
     """Whether the loss is scaled, and steps whose gradients overflow are skipped."""
+    parallel: DataParallel | None = None
+    """The ranks over which gradients are averaged; None for a process by itself."""
 
     @classmethod
     def of(
-        cls, traced: Traced, rule: Rule, selection: Selection | None, scales: bool = False
+        cls,
+        traced: Traced,
+        rule: Rule,
+        selection: Selection | None,
+        scales: bool = False,
+        parallel: DataParallel | None = None,
     ) -> Update:
         """Return the update of a selection of the program's parameters.
 
@@ -65,7 +74,7 @@ class Update:
         allowed = traced.parameters if selection is None else selection.of(traced.parameters)
         trainable = {name: p.trainable for name, p in allowed.items()}
         scales = scales or (bool(traced.builder.applied) and rule.scales_losses())
-        return cls(traced, rule, allowed, trainable, selection is not None, scales)
+        return cls(traced, rule, allowed, trainable, selection is not None, scales, parallel)
 
     def differentiate(self, graph: Graph) -> Differentiated:
         """Append the gradient of the first output and the update of the parameters to the graph.
@@ -79,6 +88,8 @@ class Update:
         read = [name for name in self.allowed if name in builder.buffers]
         with builder.building():
             pairs = self._given(given) if given else self._of_loss(builder, outputs, read)
+            if self.parallel is not None:
+                pairs, outputs = averaged(builder, self.parallel, pairs, outputs)
             self._emit(builder, pairs)
         updated = [name for name, _ in pairs]
         read = list(dict.fromkeys([*read, *updated]))
@@ -161,8 +172,16 @@ class Update:
         with builder.building():
             self._emit(builder, [(n, builder.input(*self._input(n))) for n in names])
         whole = builder.graph([])
+        ranks = "" if self.parallel is None else f".{self.parallel.described}"
         return (
-            Graph(whole.name, (), whole.state, whole.nodes[len(graph.nodes) :], (), whole.updates),
+            Graph(
+                f"{whole.name}{ranks}",
+                (),
+                whole.state,
+                whole.nodes[len(graph.nodes) :],
+                (),
+                whole.updates,
+            ),
             builder.buffers,
         )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, overload
+from dataclasses import dataclass
+from typing import Any, ClassVar, overload
 
 import numpy as np
 
@@ -30,8 +31,28 @@ from graphc.trace.mixed import WIDE
 from graphc.trace.operand import Tensor
 
 
+@dataclass(frozen=True)
+class Ranks:
+    """The processes that train one model together."""
+
+    rank: int
+    """The number of this one."""
+    ranks: int
+    """How many there are."""
+    synchronizes: bool = False
+    """Whether batch normalization takes the statistics of all of them."""
+
+
+RANK = "random.rank"
+"""The name of the state that tells a process's draws from those of others: its number. No
+checkpoint has it."""
+
+
 class Builder:
     """A graph under construction; ops on tensors append to it while its `building()` is open."""
+
+    in_loop: ClassVar[bool] = False
+    """Whether it builds the body of a loop."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -59,6 +80,8 @@ class Builder:
         """Gives the number, below 2^30, from which the counter of random ops counts; else 0."""
         self.random: Mapping[str, StateBuffer] = {}
         """`random.step` and `random.key` of programs that share them with this one."""
+        self.ranks = Ranks(0, 1)
+        """The processes that run this program, each with its part of the batch."""
         self.trainable_read: list[tuple[str, Any, bool]] = []
         """(name, parameter, its `trainable`) wherever that decided what the graph computes."""
         self.parameters_read: dict[int, tuple[Any, tuple[str, ...]]] = {}
@@ -166,6 +189,11 @@ class Builder:
             step = self.read_state(counter, "random.step")
             self.update(step, step + 1)
         self._random_ops += 1
+        if self.ranks.ranks > 1:
+            own = self._random_state(RANK)
+            if own is None:
+                own = self.read_state(StateBuffer(self.ranks.rank, np.int32), RANK)
+            step = step * self.ranks.ranks + own
         return self.seed, self._random_ops - 1, step
 
     def random_offset(self) -> Tensor | None:
@@ -271,7 +299,7 @@ class Builder:
         builder.names = Names(v.name for v in values)
         if origin is not None:
             builder.training, builder.modes = origin.training, origin.modes
-            builder.seed = origin.seed
+            builder.seed, builder.ranks = origin.seed, origin.ranks
             builder._known_names = dict(origin._known_names)
             builder._random_ops = origin._random_ops
             for value in graph.state:

@@ -15,6 +15,7 @@ from graphc.base.errors import RunError
 from graphc.base.locks import HOST, refuse_reentry
 from graphc.ir import Graph, Node, Type
 from graphc.ir.state import PackedBuffer, StateBuffer, elements, wrote
+from graphc.parallel.group import Group
 from graphc.runtime.checks.nan import (
     Nan,
     Reads,
@@ -28,6 +29,7 @@ from graphc.runtime.compilers.player_library import begin_player
 from graphc.runtime.cpu import addresses
 from graphc.runtime.cpu.addresses import ABSOLUTE, BYTES, IO, WORK, HostAddresses
 from graphc.runtime.cpu.caller import find_caller
+from graphc.runtime.cpu.messages import Messages
 from graphc.runtime.cpu.player import Player, PlayerTask, RelativeAddress, resolve
 from graphc.runtime.cpu.tiers import FirstTier, KernelFunctions, Tiers
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Step, all_steps
@@ -42,12 +44,13 @@ def load(
     keys: Mapping[str, str] | None = None,
     tiers: Tiers | None = None,
     flush: bool | None = None,
+    group: Group | None = None,
 ) -> CpuExecutable:
     """Bind `plan` to `state` and to the functions of its kernels: compiled ones, built if they are
     not in the cache, or prebuilt ones as far as `tiers` says. Raises CompileError.
 
     See `CpuExecutable`; `keys` is that of `build_kernels`, `flush` says whether denormals count as
-    zeros, or None for what GRAPHC_DENORMALS says.
+    zeros, or None for what GRAPHC_DENORMALS says. Messages go to the ranks of `group`.
     """
     wheres: dict[str, object] = {}
     for step in all_steps(plan.steps):
@@ -55,7 +58,7 @@ def load(
             wheres.setdefault(step.kernel, step.where)
     begin_player()
     kernels = KernelFunctions(plan, tiers or Tiers(), graph, keys, wheres, threads)
-    return CpuExecutable(plan, state, threads, kernels.functions, graph, kernels, flush)
+    return CpuExecutable(plan, state, threads, kernels.functions, graph, kernels, flush, group)
 
 
 class CpuExecutable:
@@ -79,11 +82,13 @@ class CpuExecutable:
         graph: Graph | None = None,
         kernels: KernelFunctions | None = None,
         flush: bool | None = None,
+        group: Group | None = None,
     ) -> None:
         self.plan = plan
         self.steps = all_steps(plan.steps)
         self.threads = threads
-        self.functions = dict(functions)
+        self._messages = Messages(plan, group)
+        self.functions = {**functions, **self._messages.functions}
         self._kernels = kernels
         self._finished: list[tuple[str, int]] = kernels.finished if kernels else []
         self._graph = graph
@@ -96,6 +101,7 @@ class CpuExecutable:
         caller = find_caller()
         self.exact, self._fresh = caller.exact, caller.bind
         self._player = self._load_player(in_order=False)
+        self._sends = bool(self._messages.functions)
         self._peak = plan.peak_bytes
         self._memory = (ctypes.c_uint64 * (IO + len(plan.inputs) + len(plan.outputs)))()
         self._bases = ctypes.addressof(self._memory)
@@ -126,10 +132,20 @@ class CpuExecutable:
         refuse_reentry(self.plan.name)
         with HOST:
             outputs = self._bind(inputs)
+            if self._sends:
+                self._begin()
             # Marked as written before it is: an interrupt may come right after the last kernel.
             wrote(self._updated, "host")
             self._player.play(self._bases)
+            if self._sends:
+                self._messages.end()
         return outputs
+
+    def _begin(self) -> None:
+        """Begin a call of a plan with messages, with the other ranks."""
+        self._messages.begin(self.state_buffers)
+        for packed in self._packed:
+            packed.refresh()
 
     def run_checked(self, inputs: Sequence[Array]) -> list[Array]:
         """As `run`, one launch at a time; raises RunError at the first NaN in an input, in state or
@@ -137,6 +153,8 @@ class CpuExecutable:
         refuse_reentry(self.plan.name)
         with HOST:
             outputs = self._bind(inputs)
+            if self._sends:
+                self._begin()
             before = self._snapshot()
             try:
                 self._check_arguments(inputs)
@@ -250,9 +268,8 @@ class CpuExecutable:
             elif isinstance(step, Loop) and step.guard is not None:
                 arguments[index] = [self._places.address(step.guard)]
         tasks = resolve(self.plan, in_order)
-        return Player(
-            self.plan, tasks, self.functions, arguments, self.threads, self._flush, descriptions
-        )
+        known = self.functions, arguments, self.threads, self._flush, descriptions
+        return Player(self.plan, tasks, *known, self._messages.waiting)
 
     def _swap(self) -> None:
         """Let the compiled kernels that are there by now play from here on. HOST is held."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,6 +51,7 @@ TASK = np.dtype(
         ("first", np.int32),
         ("last", np.int32),
         ("guarded", np.int32),
+        ("message", np.int64),
     ]
 )
 """`TaskSpec` of program.h."""
@@ -211,8 +212,8 @@ class Player:
     (of a copy: source, target; of a loop: its guard, if it has one), `descriptions` those of what
     prebuilt functions read of the kernel, which lie in front of the step's arguments. Bases are the
     addresses that differ from call to call, in a C array of uint64. With `flush` denormals count as
-    zeros. A player's methods must not be entered by two threads at once, nor while another player
-    runs.
+    zeros. `waiting` are the kernels that wait for other processes. A player's methods must not be
+    entered by two threads at once, nor while another player runs.
     """
 
     def __init__(
@@ -224,6 +225,7 @@ class Player:
         threads: int,
         flush: bool,
         descriptions: Mapping[int, RelativeAddress] | None = None,
+        waiting: Collection[str] = (),
     ) -> None:
         library = _library()
         steps = all_steps(plan.steps)
@@ -248,7 +250,8 @@ class Player:
             counts = (len(task.predecessors), edge, len(successors[index]))
             place = (first.get(task.step, 0), task.phase, task.chunks, task.slot)
             within = numbers.get(task.inside, -1), numbers.get(index, -1)
-            nested = (*within, *task.during, task.guarded)
+            waits = isinstance(step, Launch) and step.kernel in waiting
+            nested = (*within, *task.during, task.guarded, waits)
             specs[index] = (function, size, *place, *counts, *nested)
             edge += len(successors[index])
         loops_table, moves = _loop_table(tasks, arguments, first)

@@ -169,8 +169,9 @@ class KernelFunctions:
         workers: int = 1,
     ) -> None:
         self.name = plan.name
-        self.first = first = tiers.first(plan.kernels, graph, keys)
-        compiled = {n: k for n, k in plan.kernels.items() if n not in first.prebuilt}
+        kernels = {n: k for n, k in plan.kernels.items() if k.message is None}
+        self.first = first = tiers.first(kernels, graph, keys)
+        compiled = {n: k for n, k in kernels.items() if n not in first.prebuilt}
         self.functions = self._compiled(compiled, wheres)
         """The address of each kernel's function, by the kernel's name."""
         self.descriptions: dict[str, int] = {}
@@ -280,14 +281,15 @@ def _nodes(graph: Graph) -> Iterator[tuple[str, Node]]:
 
 
 def _gains(plan: Plan, workers: int) -> dict[str, float]:
-    """Estimated microseconds that each kernel takes in a call, by name."""
-    machine, gains = DeviceModel(plan.device, workers), dict.fromkeys(plan.kernels, 0.0)
+    """Estimated microseconds that each kernel that computes takes in a call, by name."""
+    machine = DeviceModel(plan.device, workers)
+    gains = {name: 0.0 for name, kernel in plan.kernels.items() if kernel.message is None}
 
     def add(steps: Sequence[Step], times: int) -> None:
         for step in steps:
             if isinstance(step, Loop):
                 add(step.steps, times * step.count)
-            elif isinstance(step, Launch):
+            elif isinstance(step, Launch) and step.kernel in gains:
                 gains[step.kernel] += times * machine.kernel(plan.kernels[step.kernel]).microseconds
 
     add(plan.steps, 1)

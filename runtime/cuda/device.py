@@ -25,6 +25,7 @@ from graphc.base.interrupts import INTERRUPTS
 from graphc.base.locks import FINDING, free_after_fork, new_lock
 from graphc.ir import ROW_MAJOR, Layout, Type
 from graphc.ir.state import StateBuffer, elements, stored
+from graphc.runtime.cuda.blocks import Blocks
 from graphc.runtime.cuda.compile import find_compiler
 from graphc.runtime.cuda.staging import Staging
 
@@ -50,9 +51,11 @@ class Device:
     ) -> None:
         self.driver, self.name, self.ordinal = driver, name, ordinal
         self.declares, self.captures = declares, captures
+        self.is_visible = not declares
+        """Whether other libraries can read its memory, which is a GPU's."""
         self.lock = new_lock()
         self.streams: list[Any] = []
-        self.arena = DeviceArena(driver)
+        self.arena, self.blocks = DeviceArena(driver), Blocks(driver, self.streams)
         self._process = os.getpid()
         self._retired: deque[Any] = deque()
         driver.init()

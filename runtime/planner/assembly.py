@@ -54,6 +54,9 @@ class Assembly:
         self.tasks: list[Task] = []
         self.home: dict[Value, BufferAccess] = {}
         """The access to each root, decided once and read by every task."""
+        self.shared: dict[int, int] = {}
+        """Buffers that several tasks write parts of: the first of these, as a bit, which the others
+        follow."""
         self.ends = {"state": 0, "io": 0}
         self.guarded: set[int] = set()
         """The nodes that a skipped iteration leaves out, by identity."""
@@ -265,6 +268,9 @@ class Assembly:
                     before[i] |= 1 << writer[access]
             for access in task.writes:
                 if self.buffers[access.buffer].nbytes:
+                    if access.buffer in self.shared:
+                        before[i] |= self.shared[access.buffer] & ~(1 << i)
+                        self.shared[access.buffer] = self.shared[access.buffer] or 1 << i
                     for turn, reader in readers.get(access.buffer, ()):
                         if turn < access.turn and reader != i:
                             before[i] |= 1 << reader

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 
 from graphc.base.target import kind_of
-from graphc.ir import Graph, Value
+from graphc.ir import Graph, Node, Value
 from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.planner.assembly import Assembly, PlanBody
 from graphc.runtime.planner.body import plan_body
 from graphc.runtime.planner.concurrency import DeviceModel
 from graphc.runtime.planner.schedule import arrange
-from graphc.runtime.planner.tasks import OLD, BufferAccess, Tasks
+from graphc.runtime.planner.tasks import NEW, OLD, SUMMED, BufferAccess, Task, Tasks, aligned
 
 
 def make_tasks(
@@ -39,6 +41,11 @@ class _GraphAssembly(Assembly):
         self.updates = {s: self.roots[new] for s, new in graph.updates if self.roots[new] != s}
         self.state = [(v, self.assign_buffer(v, "state", OLD)) for v in graph.state]
         self.inputs = [(v, self.assign_buffer(v, "io", OLD)) for v in graph.inputs]
+        self.staged: dict[Value, tuple[BufferAccess, ...]] = {}
+        """Where the operands of a message lie side by side, by its first output."""
+        for node in self.nodes:
+            if node.op.communicates:
+                self.place_message(node)
         in_place = self.choose_in_place()
         self.outputs = self.place_outputs()
         self.claim_initial_values()
@@ -53,6 +60,52 @@ class _GraphAssembly(Assembly):
 
     def tasks_in_order(self) -> Tasks:
         return self.in_order(inputs=self.inputs, outputs=self.outputs, state=self.state)
+
+    def place_message(self, node: Node) -> None:
+        """Let the terms of a message lie side by side, and its sums.
+
+        Each is written where it belongs by its kernel, if nothing but the message reads it.
+        """
+        message = self.kernel(node).message
+        assert message is not None, "what communicates has a message"
+        terms = self._side_by_side(node.inputs, NEW)
+        if message.pieces == 1:
+            sums = [
+                replace(term, value=v.name, turn=SUMMED)
+                for v, term in zip(node.outputs, terms, strict=True)
+            ]
+        else:
+            sums = self._side_by_side(node.outputs, NEW)
+        self.staged[node.outputs[0]] = tuple(terms)
+        self.home.update(zip(node.outputs, sums, strict=True))
+        for value, term in zip(node.inputs, terms, strict=True):
+            root = self.roots[value]
+            if self.gets_own_buffer(root) and self.uses[root] == 1:
+                self.home[root] = replace(term, value=root.name)
+        self.overwriting.follow_first([self.roots[v] for v in node.inputs])
+
+    def _side_by_side(self, values: Sequence[Value], turn: int) -> list[BufferAccess]:
+        """Accesses to consecutive parts of one new buffer."""
+        starts = [0, *accumulate(aligned(v.type.nbytes) for v in values)]
+        buffer = self.buffer("work", starts[-1])
+        self.shared[buffer] = 0
+        parts = zip(values, starts, strict=False)
+        return [BufferAccess(buffer, v.name, (at, v.type.nbytes), turn) for v, at in parts]
+
+    def launch(self, node: Node) -> None:
+        """Add the task of a kernel; before a message, copies of terms that lie elsewhere."""
+        terms = self.staged.get(node.outputs[0])
+        if terms is None:
+            return super().launch(node)
+        reads = []
+        for value, term in zip(node.inputs, terms, strict=True):
+            home = self.home[self.roots[value]]
+            if home.byte_range != term.byte_range:
+                source, home = home, replace(term, value=home.value)
+                self.copy(source, home)
+            reads.append(home)
+        writes = tuple(self.home[v] for v in node.outputs)
+        self.tasks.append(Task(self.kernel(node), tuple(reads), writes, node.where))
 
     def choose_in_place(self) -> set[Value]:
         """The state whose producer writes the new contents directly to the state's buffer."""

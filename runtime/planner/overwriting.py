@@ -52,6 +52,13 @@ class Overwriting:
         for reader in self.readers.get(old, set()) - {writer}:
             self.successors[reader].add(writer)
 
+    def follow_first(self, values: Collection[Value]) -> None:
+        """Let the first of the nodes that make `values` run before the others: they write one
+        buffer, which it takes."""
+        writers = sorted({self.producer[v] for v in values if v in self.producer})
+        for other in writers[1:]:
+            self.successors[writers[0]].add(other)
+
 
 def _reachable(start: int, successors: list[set[int]]) -> set[int]:
     """All nodes that follow `start`."""

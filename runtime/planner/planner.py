@@ -47,10 +47,11 @@ def make_plan(
     scans over such bodies.
 
     `kernels` maps the name of each node's first output to its kernel, in bodies too; a reshape and
-    a scan have none. `streams` is 1 to 8. `workers` are those of a CPU, by default one per stream.
-    `measured` has measured microseconds of kernels. `search` requests a long search for a packing.
-    `slack_bytes` is extra memory that the plan may use to save barriers in joined launches. Raises
-    PlanError for a node without a kernel, or for two kernels of one name.
+    a scan have none. `streams` is 1 to 8; messages have two more. `workers` are those of a CPU, by
+    default one per stream. `measured` has measured microseconds of kernels. `search` requests a
+    long search for a packing. `slack_bytes` is extra memory that the plan may use to save barriers
+    in joined launches. Raises PlanError for a node without a kernel, or for two kernels of one
+    name.
     """
     assert 1 <= streams <= MAX_STREAMS, f"streams (={streams}) is 1 to {MAX_STREAMS}"
     machine = DeviceModel(device, workers or streams, measured or {})
@@ -61,7 +62,7 @@ def make_plan(
     return Plan(
         name=graph.name,
         device=device,
-        streams=streams,
+        streams=max(streams, 1 + max(arrangement.schedule.stream, default=0)),
         steps=tuple(_steps(tasks, arrangement, places)),
         kernels=_kernels_by_name(graph.name, tasks),
         state=tuple(Binding(v, places.range(a)) for v, a in tasks.state),

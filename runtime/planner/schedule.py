@@ -10,11 +10,11 @@ from graphc.runtime.plan.plan import Estimate
 from graphc.runtime.planner.concurrency import Demand, DeviceModel, joined, makespan
 from graphc.runtime.planner.memory.arena import Packing, lower_bound, plan_memory, reuse_edges
 from graphc.runtime.planner.memory.packing import BRIEF, LONG
+from graphc.runtime.planner.message_streams import message_free, with_messages
 from graphc.runtime.planner.serial_order import ancestors, memory_order
 from graphc.runtime.planner.streams import (
     StreamEvent,
     StreamSchedule,
-    assign_streams,
     expected_order,
     longest_path,
     needed_events,
@@ -63,11 +63,11 @@ def arrange(
     barriers in joined launches. Tasks of a loop's body (`in_loop`) need no events for the beginning
     and end of an iteration.
     """
-    serial = memory_order(tasks)
+    serial = memory_order(tasks) if message_free(tasks) else tuple(range(len(tasks.tasks)))
     in_turn = stream_order(tasks.predecessors, StreamSchedule(serial, (0,) * len(serial)))
     bound = lower_bound(tasks, serial, ancestors(in_turn, serial))
     demands = [_demand(tasks, task, machine) for task in tasks.tasks]
-    schedule = assign_streams(tasks, serial, demands, streams, machine.event)
+    schedule = with_messages(tasks, serial, demands, streams, machine.event)
     before = expected_order(tasks.predecessors, schedule)
     work = LONG if search else BRIEF
     packing = plan_memory(tasks, schedule.order, before, bound, work)

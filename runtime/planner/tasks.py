@@ -23,9 +23,9 @@ from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.plan.plan import STILL, Move
 from graphc.runtime.planner.concurrency import Demand
 
-OLD, FIRST, NEW = 0, 1, 2
-"""Turns in a buffer: the contents before anything is written, what a loop begins with, and what is
-written. A stack that replaces a scanned value comes after these."""
+OLD, FIRST, NEW, SUMMED = 0, 1, 2, 3
+"""Turns in a buffer: the contents before anything is written, what a loop begins with, what is
+written, and its sum over all ranks. A stack that replaces a scanned value comes after it."""
 
 
 @dataclass(frozen=True)

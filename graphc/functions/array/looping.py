@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from graphc import ops
 from graphc.functions.array.tensors import as_tensor, cast, error, is_integer
@@ -118,11 +118,13 @@ class BodyBuilder(Builder):
     leaves is the state's next contents. Names are unique across both graphs.
     """
 
+    in_loop: ClassVar[bool] = True
+
     def __init__(self, outer: Builder, length: int, kind: str = "scan") -> None:
         super().__init__(outer.fresh(".".join([*outer.modules, kind])))
         self.outer, self.length, self.kind = outer, length, kind
         self.training, self.modes, self.seed = outer.training, outer.modes, outer.seed
-        self.mixed = outer.mixed
+        self.mixed, self.ranks = outer.mixed, outer.ranks
         self.bounds = None if outer.bounds is None else []
         self.modules, self.where = list(outer.modules), outer.where
         self.trainable_read = outer.trainable_read

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from graphc import ops
 from graphc.functions.array.averages import biased_variance
 from graphc.functions.array.elementwise.elementwise import (
     add,
@@ -83,9 +84,11 @@ def batch_norm(
         factor = factor if scale is None else multiply(factor, scale)
         return _shifted(multiply(subtract(tensor, old_mean), factor), shift)
     axes = (0, *range(2, tensor.ndim))
-    y, average, variance = _normalized(tensor, axes, eps, scale, shift)
+    ranks = current_builder().ranks
+    together = ranks.ranks if training and ranks.synchronizes else 1
+    y, average, variance = _normalized(tensor, axes, eps, scale, shift, together)
     if training and running_mean is not None:
-        count = math.prod(tensor.shape[a] for a in axes)
+        count = math.prod(tensor.shape[a] for a in axes) * together
         if count < 2:
             raise error(
                 "batch_norm: expected more than 1 element per channel in training, "
@@ -333,22 +336,42 @@ def _normalized(
     eps: float,
     scale: Tensor | None = None,
     shift: Tensor | None = None,
+    ranks: int = 1,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return (x - mean) / sqrt(variance + eps) * scale + shift over `axes`, mean and variance.
 
     Mean and biased variance keep the axes, along which `scale` and `shift` have size 1. With the
     constant c = mean, (x - mean) * f is written as (x - c) * f - (mean - c) * f. The second part is
     0 and small, and the gradient of the mean flows through it, so that the backward pass needs the
-    sums of dy and dy * (x - c) and no other pass over the data, as in `biased_variance`.
+    sums of dy and dy * (x - c) and no other pass over the data, as in `biased_variance`. With
+    several `ranks`, mean and variance are those of all of them.
     """
-    average = mean(x, axes, keepdims=True)
+    average = _over_ranks(mean(x, axes, keepdims=True), ranks)
     centre = stop_gradient(average)
-    variance = biased_variance(x, average, axes)
+    if ranks == 1:
+        variance = biased_variance(x, average, axes)
+    else:
+        spread = _over_ranks(mean(square(subtract(x, centre)), axes, keepdims=True), ranks)
+        variance = subtract(spread, square(subtract(average, centre)))
     factor = rsqrt(add(variance, eps))
     factor = factor if scale is None else multiply(factor, scale)
     slack = multiply(subtract(average, centre), factor)
     offset = negative(slack) if shift is None else subtract(shift, slack)
     return add(multiply(subtract(x, centre), factor), offset), average, variance
+
+
+def _over_ranks(x: Tensor, ranks: int) -> Tensor:
+    """The mean of `x` over the processes that train together."""
+    builder = current_builder()
+    if ranks == 1:
+        return x
+    if builder.in_loop:
+        raise error(
+            "batch_norm: with sync_batch_norm=True expected no loop around it, such as scan, "
+            "accumulate= or shards="
+        )
+    (total,) = builder.emit(ops.AllReduce(ranks, early=True), x, name="synchronized")
+    return multiply(total, 1 / ranks)
 
 
 def _shifted(y: Tensor, shift: Tensor | None) -> Tensor:

@@ -2,15 +2,17 @@
 
 Kernels whose results are nothing but new state become parts of one pointwise kernel, each over its
 own index space; before it another one makes the scalars that update rules derive from rates and
-step counts, of every group of parameters.
+step counts, of every group of parameters. Where updates wait for different messages of other
+processes there is one launch for each of these, so that none waits for a later one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from graphc.base.target import Target
-from graphc.ir import Graph, Node, Where
+from graphc.ir import Graph, Node, Value, Where
 from graphc.ir.rewrite import topological
 from graphc.ops.fused import KernelNode, kernels_in
 from graphc.passes.fuse.groups import as_one
@@ -21,10 +23,32 @@ from graphc.passes.rewriting.reasons import record_join
 
 def fuse_updates(graph: Graph, target: Target) -> Graph:
     """Merge the pointwise kernels that only make new state into one; likewise those of scalars."""
-    graph = _merged(graph, "scalars", [n for n in _pointwise(graph) if _makes_scalars(n)])
+    graph = _merged_by_messages(graph, "scalars", _makes_scalars)
     read = {v for n in graph.nodes for v in n.inputs} | set(graph.outputs)
     unread = {value for _, value in graph.updates} - read
-    return _merged(graph, "update", [n for n in _pointwise(graph) if unread.issuperset(n.outputs)])
+    return _merged_by_messages(graph, "update", lambda n: unread.issuperset(n.outputs))
+
+
+def _merged_by_messages(graph: Graph, word: str, merges: Callable[[Node], bool]) -> Graph:
+    """Merge the pointwise kernels for which `merges` holds and that wait for the same messages."""
+    nodes, awaited = [n for n in _pointwise(graph) if merges(n)], _messages_behind(graph)
+    for messages in dict.fromkeys(awaited[id(n)] for n in nodes):
+        alike = {n.outputs for n in nodes if awaited[id(n)] == messages}
+        graph = _merged(graph, word, [n for n in _pointwise(graph) if n.outputs in alike])
+    return graph
+
+
+def _messages_behind(graph: Graph) -> dict[int, int]:
+    """For each node, by identity, a bit set of the messages that it waits for."""
+    behind: dict[Value, int] = {}
+    found: dict[int, int] = {}
+    for number, node in enumerate(graph.nodes):
+        mask = 0
+        for value in node.inputs:
+            mask |= behind.get(value, 0)
+        found[id(node)] = mask
+        behind.update(dict.fromkeys(node.outputs, mask | node.op.communicates << number))
+    return found
 
 
 def _merged(graph: Graph, word: str, nodes: list[KernelNode]) -> Graph:

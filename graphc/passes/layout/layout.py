@@ -150,6 +150,10 @@ class _Assignment:
                 self._reshape(node)
             elif isinstance(node.op, Scan):
                 self._scan(Scan.bind(node))
+            elif node.op.communicates:
+                inputs = tuple(map(self._as_row, node.inputs))
+                self.nodes.append(replace(node, inputs=inputs))
+                self.row.update(zip(node.outputs, node.outputs, strict=True))
             else:
                 assert isinstance(node, KernelNode), f"layout: {node.op.name} is not fused"
                 self._kernel(node)

@@ -13,6 +13,7 @@
 #include <signal.h>
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <new>
 #include <vector>
@@ -69,14 +70,17 @@ class SignalsBlocked {
 // How long a worker has found nothing to do, and what it does meanwhile.
 class Idle {
  public:
-  // Spins for 50 microseconds in all, then yields the core. True after a millisecond.
-  bool rest() {
+  // Spins for 50 microseconds in all, then yields the core, or sleeps for as long where others wait
+  // for the network and need it. True after a millisecond.
+  bool rest(bool sleeps = false) {
     pause();
     if (++rests_ % 64) return false;
     const int64_t now = nanoseconds();
     if (rests_ == 64) since_ = now;
     if (now - since_ < 50'000) return false;
-    sched_yield();
+    const timespec moment = {0, 50'000};
+    if (sleeps) nanosleep(&moment, nullptr);
+    else sched_yield();
     rests_ = 127;  // look at the clock, and yield, each time from now on
     return now - since_ > 1'000'000;
   }
@@ -140,14 +144,63 @@ class Calls {
   pthread_cond_t gone_up_ = PTHREAD_COND_INITIALIZER;
 };
 
+// The thread of tasks that wait for other processes. It sleeps while there are none.
+class MessengerThread final : public Messenger {
+ public:
+  // False if the system refuses the thread.
+  bool begin() {
+    if (running_) return true;
+    SignalsBlocked blocked;
+    pthread_t thread;
+    running_ = pthread_create(&thread, nullptr, serve, this) == 0;
+    if (running_) pthread_detach(thread);
+    return running_;
+  }
+
+  void post(Program& program, int task) override {
+    Locked locked(mutex_);
+    posted_.push_back({&program, task});
+    pthread_cond_signal(&there_);
+  }
+
+ private:
+  struct Post {
+    Program* program;
+    int task;
+  };
+
+  static void* serve(void* self) { static_cast<MessengerThread*>(self)->serve(); }
+  [[noreturn]] void serve() {
+    for (;;) {
+      const Post post = next();
+      FloatingPointMode mode(post.program->flush());
+      post.program->deliver(post.task);
+    }
+  }
+
+  Post next() {
+    Locked locked(mutex_);
+    while (posted_.empty()) mutex_.wait(there_);
+    const Post post = posted_.front();
+    posted_.pop_front();
+    return post;
+  }
+
+  bool running_ = false;
+  Mutex mutex_;
+  pthread_cond_t there_ = PTHREAD_COND_INITIALIZER;
+  std::deque<Post> posted_;
+};
+
 class Pool {
  public:
   // Play every task of `program`. Returns when the last has ended.
   void play(Program& program) {
     FloatingPointMode mode(program.flush());
-    if (!program.parallel()) return program.play_in_order(0, program.task_count());
+    const bool serial = !program.parallel() || (program.sends() && !messenger_.begin());
+    if (serial) return program.play_in_order(0, program.task_count());
     grow(program.threads() - 1);
-    program.begin();
+    program.begin(&messenger_);
     current_.store(&program);
     calls_.next();
     work(program);
@@ -190,7 +243,7 @@ class Pool {
     Idle idle;
     while (!program.finished()) {
       if (program.work()) idle.reset();
-      else idle.rest();
+      else idle.rest(program.sends());
     }
   }
 
@@ -218,6 +271,7 @@ class Pool {
   alignas(64) Calls calls_;  // their number goes up when a call begins
   Mutex growing_;
   std::vector<std::unique_ptr<Worker>> workers_;
+  MessengerThread messenger_;
 };
 
 }  // namespace graphc

@@ -54,6 +54,7 @@ struct TaskSpec {
   int32_t first;       // the iterations of that loop around it in which it does anything:
   int32_t last;        // `first` to `last` (exclusive)
   int32_t guarded;     // whether it does nothing where the guard of that loop is false
+  int64_t message;     // whether it waits for other processes, so that no worker is to play it
 };
 
 // A loop over the `tasks` tasks behind the one that stands for it. Laid out as `LOOP`.
@@ -104,6 +105,18 @@ struct alignas(64) Slot {
   std::atomic<uint64_t> ticket{uint64_t{1} << 31};
 };
 
+class Program;
+
+// A thread that plays the tasks that wait for other processes, in the order in which they are
+// posted.
+class Messenger {
+ public:
+  virtual void post(Program& program, int task) = 0;
+
+ protected:
+  ~Messenger() = default;
+};
+
 class Program {
  public:
   Program(const TaskSpec* specs, int tasks, const int32_t* successors, int successor_count,
@@ -129,15 +142,17 @@ class Program {
       task.waiting = specs[i].predecessors;
       task.unfinished = specs[i].chunks;
       several_chunks |= specs[i].chunks > 1;
+      sends_ |= specs[i].message != 0;
       const int loop = specs[i].inside;
       if (specs[i].predecessors == 0) (loop < 0 ? roots_ : loops_[loop].roots).push_back(i);
       if (specs[i].successors == 0) (loop < 0 ? sinks_ : loops_[loop].sinks)++;
     }
-    parallel_ = threads > 1 && (several_chunks || slots > 1);
+    parallel_ = sends_ || (threads > 1 && (several_chunks || slots > 1));
   }
 
   int threads() const { return threads_; }
   bool parallel() const { return parallel_; }
+  bool sends() const { return sends_; }  // whether a messenger plays some of its tasks
   bool flush() const { return flush_; }  // numbers below the smallest normal one to zero
   bool finished() const { return unfinished_sinks_.load(std::memory_order_acquire) == 0; }
   const Task& task(int index) const { return tasks_[index]; }
@@ -198,8 +213,10 @@ class Program {
     }
   }
 
-  // Make the tasks without predecessors ready. The caller of `play` does this, then works.
-  void begin() {
+  // Make the tasks without predecessors ready. The caller of `play` does this, then works. The
+  // messenger is there if the program sends.
+  void begin(Messenger* messenger) {
+    messenger_ = messenger;
     unfinished_sinks_.store(sinks_, std::memory_order_relaxed);
     for (int root : roots_) {
       Task* kept = release(root, nullptr);
@@ -212,6 +229,17 @@ class Program {
     for (int i = 0; i < slot_count_; i++)
       if (work(slots_[i].ticket)) return true;
     return false;
+  }
+
+  // Play a task that was posted, on the messenger's thread, which leaves what follows to workers.
+  void deliver(int index) {
+    Task& task = tasks_[index];
+    starts(task);
+    run(task, 0);
+    task.unfinished.store(task.spec.chunks, std::memory_order_relaxed);
+    stops(task);
+    const Task* next = release_successors(task, nullptr);
+    if (next) publish(int(next - tasks_.get()));
   }
 
  private:
@@ -275,6 +303,7 @@ class Program {
       }
       return begin_iteration(loops_[task.spec.stands_for], kept);
     }
+    if (task.spec.message) return messenger_->post(*this, index), kept;
     if (!kept && task.spec.chunks == 1) return &task;
     publish(index);
     return kept;
@@ -362,7 +391,8 @@ class Program {
   }
 
   int task_count_, slot_count_, threads_, loop_count_, sinks_ = 0;
-  bool flush_, parallel_ = false, timed_ = false;
+  bool flush_, parallel_ = false, sends_ = false, timed_ = false;
+  Messenger* messenger_ = nullptr;
   std::unique_ptr<Task[]> tasks_;
   std::unique_ptr<Slot[]> slots_;
   std::unique_ptr<Loop[]> loops_;

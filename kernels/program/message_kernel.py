@@ -1,0 +1,28 @@
+"""Lower what communicates to a kernel without code, which a runtime plays by a transport."""
+
+from __future__ import annotations
+
+from graphc.ir import Node
+from graphc.kernels.program.kernel import Kernel, moved_bytes
+from graphc.kernels.program.message import Message
+
+TEMPLATE = "message"
+"""The template of kernels that send and receive."""
+
+
+def message_kernel(node: Node, name: str) -> Kernel:
+    """The kernel of a node that communicates. A runtime plays it by a transport."""
+    op = node.op
+    ranks, pieces, early = (op.attributes[field] for field in ("ranks", "pieces", "early"))
+    counts = tuple(v.type.size for v in node.outputs)
+    message = Message(node.outputs[0].type.dtype, counts, ranks, pieces, early)
+    return Kernel(
+        name,
+        TEMPLATE,
+        repr(message),
+        bytes=moved_bytes(node),
+        inplace=tuple((n, n) for n in range(len(counts))) if pieces == 1 else (),
+        origin=f"{name}: {op.name} {node.where}".rstrip(),
+        sums="stated",
+        message=message,
+    )

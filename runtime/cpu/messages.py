@@ -1,0 +1,131 @@
+"""Play the messages of a plan: sums over all ranks, where the arrays lie."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc.base.dtypes import Array
+from graphc.ir import DTYPES
+from graphc.ir.state import StateBuffer, wrote
+from graphc.kernels.program.message import Message
+from graphc.parallel.group import ALONE, Group
+from graphc.runtime.plan.plan import Plan
+from graphc.runtime.plan_store import sources_digest
+from graphc.runtime.planner.tasks import aligned
+from graphc.trace.builder import RANK
+
+FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
+"""`Function` of native/program.h."""
+
+
+class Messages:
+    """The messages of a plan, and what the ranks of a group do before its first call."""
+
+    def __init__(self, plan: Plan, group: Group | None) -> None:
+        self._plan, self.group = plan, group or ALONE
+        self._sums = {
+            kernel.name: _Sum(kernel.message, self.group)
+            for kernel in plan.kernels.values()
+            if kernel.message is not None
+        }
+        self._called = {name: FUNCTION(message.run) for name, message in self._sums.items()}
+        self._agreed = self.group.ranks == 1
+
+    @property
+    def waiting(self) -> Collection[str]:
+        """The kernels that wait for other ranks."""
+        return self._sums if self.group.ranks > 1 else ()
+
+    @property
+    def functions(self) -> dict[str, int]:
+        """The addresses of functions that play messages, by kernel."""
+        found = {n: ctypes.cast(f, ctypes.c_void_p).value for n, f in self._called.items()}
+        return {name: address for name, address in found.items() if address is not None}
+
+    def begin(self, state: Mapping[str, StateBuffer]) -> None:
+        """Begin a call: before the first one, ranks compare their programs and take the state of
+        rank 0. Raises RunError if they differ, or a rank has failed."""
+        self.group.check()
+        self.group.step += 1
+        if self._agreed:
+            return
+        plan = self._plan
+        self.group.compare(
+            plan.name,
+            {
+                "graphc": sources_digest()[:12],
+                "NumPy": np.__version__,
+                "specs": ", ".join(f"{b.value.name} {b.value.type}" for b in plan.inputs),
+                "state": ", ".join(f"{b.value.name} {b.value.type}" for b in plan.state),
+                "kernels": ", ".join(plan.kernels),
+                "plan": plan.verify().digest,
+            },
+        )
+        shared = [b for name, b in state.items() if name != RANK]
+        for buffer in shared:
+            buffer.refresh_host()
+        self.group.broadcast([buffer.array for buffer in shared])
+        wrote(shared, "host")
+        self._agreed = True
+
+    def end(self) -> None:
+        """End a call. Raises RunError if a rank has failed meanwhile."""
+        self.group.finish()
+
+
+class _Sum:
+    """One message."""
+
+    def __init__(self, message: Message, group: Group) -> None:
+        self.message, self.group = message, group
+        self.dtype = np.dtype(DTYPES[message.dtype])
+        self.sizes = [aligned(count * self.dtype.itemsize) for count in message.counts]
+        self.length = sum(self.sizes) // self.dtype.itemsize
+        self.places: tuple[int, ...] = ()
+        """Where the arguments lay in the last call."""
+        self.terms: Sequence[Array] = ()
+        self.sums: Array = np.empty(0, self.dtype)
+        self.staged: Sequence[tuple[Array, Array]] = ()
+        """(piece in a term's array, its place in `terms`) of terms that are copied first."""
+
+    def run(self, arguments: int, _phase: int, _chunk: int) -> None:
+        """Sum the arrays at the addresses of a launch."""
+        try:
+            count = 2 * len(self.sizes)
+            places = tuple((ctypes.c_uint64 * count).from_address(arguments))
+            if places != self.places:
+                self.bind(places)
+            for source, target in self.staged:
+                np.copyto(target, source)
+            self.group.sum_pieces(self.terms, self.sums)
+        except BaseException as problem:  # nothing can be raised through the player
+            self.group.fail(f"{type(problem).__name__}: {problem}")
+
+    def bind(self, places: tuple[int, ...]) -> None:
+        """Take the arrays at these addresses: terms, then sums."""
+        count, pieces = len(self.sizes), self.message.pieces
+        self.places = places
+        self.sums = _array(places[count], self.length, self.dtype)
+        if pieces == 1:
+            self.terms = [_array(places[0], self.length, self.dtype)]
+            return
+        self.terms = [np.zeros(self.length, self.dtype) for _ in range(pieces)]
+        staged = []
+        start = 0
+        for place, elements, size in zip(places, self.message.counts, self.sizes, strict=False):
+            whole = _array(place, pieces * elements, self.dtype).reshape(pieces, elements)
+            staged += [
+                (whole[n], term[start : start + elements]) for n, term in enumerate(self.terms)
+            ]
+            start += size // self.dtype.itemsize
+        self.staged = staged
+
+
+def _array(address: int, count: int, dtype: np.dtype[Any]) -> Array:
+    memory: Any = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
+    found: Array = np.frombuffer(memory, dtype)
+    return found

@@ -1,0 +1,85 @@
+"""Several ranks train as one process does on the whole batch."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from tests.parallel.cases import CASES, trained
+from tests.parallel.ranks import Ended, over_mpi, over_tcp
+
+MODULE = "tests.parallel.cases"
+ALIKE = [case for case in CASES if case not in ("dropout", "images")]
+"""The cases in which ranks compute what one process does, up to rounding."""
+
+
+def ranks(count: int, case: str, shards: int = 0, **more: str) -> list[Ended]:
+    small = {"GRAPHC_BUCKET_BYTES": "3000"}
+    return over_tcp(count, MODULE, case, str(shards), more={**small, **more})
+
+
+def close(found: dict[str, object], expected: dict[str, object], case: str) -> None:
+    tolerance = 2e-3 if case == "narrow" else 2e-5
+    np.testing.assert_allclose(found["losses"], expected["losses"], rtol=tolerance)
+    for name, weights in expected["weights"].items():  # type: ignore[attr-defined]
+        np.testing.assert_allclose(
+            found["weights"][name],  # type: ignore[index]
+            weights,
+            rtol=10 * tolerance,
+            atol=tolerance,
+            err_msg=name,
+        )
+
+
+@pytest.mark.parametrize("case", ALIKE)
+def test_two_ranks_train_as_one_process_does(case: str) -> None:
+    one, two = (ended.result for ended in ranks(2, case))
+    assert one["digest"] == two["digest"]
+    close(one, trained(case), case)
+
+
+@pytest.mark.parametrize("count", [3, 4])
+def test_more_ranks_train_as_one_process_does(count: int) -> None:
+    found = [ended.result for ended in ranks(count, "adam")]
+    assert len({each["digest"] for each in found}) == 1
+    close(found[0], trained("adam"), "adam")
+
+
+@pytest.mark.parametrize("case", ["adam", "clipped", "dropout"])
+def test_shards_have_the_same_bits_for_every_number_of_ranks(case: str) -> None:
+    found = [ended.result for count in (1, 2, 3, 4) for ended in ranks(count, case, 12)]
+    assert len({each["digest"] for each in found}) == 1
+    assert len({tuple(each["losses"]) for each in found}) == 1
+
+
+def test_a_second_run_has_the_same_bits() -> None:
+    runs = [ranks(2, case)[0].result["digest"] for case in ("images", "images")]
+    assert runs[0] == runs[1]
+
+
+def test_buckets_do_not_change_bits() -> None:
+    sizes = ("1", "3000", "32M")
+    runs = [ranks(2, "adam", GRAPHC_BUCKET_BYTES=size)[0].result["digest"] for size in sizes]
+    assert len(set(runs)) == 1
+
+
+def test_statistics_are_the_same_on_all_ranks() -> None:
+    one, two = (ended.result for ended in ranks(2, "images"))
+    assert one["digest"] == two["digest"]
+    assert one["losses"] == two["losses"]
+
+
+def test_ranks_draw_different_numbers() -> None:
+    """With equal data on both ranks the mean differs from that of one rank's draws."""
+    one, two = (ended.result for ended in ranks(2, "dropout"))
+    assert one["digest"] == two["digest"]
+    assert not np.allclose(one["losses"], trained("dropout")["losses"], rtol=1e-6)
+
+
+def test_ranks_of_mpi_train_as_those_over_tcp_do() -> None:
+    ended = over_mpi(2, "-m", MODULE, "adam", more={"GRAPHC_BUCKET_BYTES": "3000"})
+    assert ended.code == 0, ended.err
+    digests = re.findall(r'"digest": "(\w+)"', ended.out)  # both ranks may write one line
+    assert digests == [ranks(2, "adam")[0].result["digest"]] * 2
