@@ -111,7 +111,7 @@ def few_processes(amount: int, folder: Path) -> Mapping[str, Any]:
         own = folder / f"cache-{most}"
         own.mkdir(mode=0o700)
         os.chown(own, NOBODY, NOBODY)
-        fault = {"user": NOBODY, "limit": ["RLIMIT_NPROC", most], "wait": True}
+        fault = {"user": NOBODY, "limit": ["RLIMIT_NPROC", 6 * most], "wait": True}
         counts["refused" if outcome(fault, own)[0] == "refused" else "right"] += 1
     return counts
 
