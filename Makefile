@@ -23,7 +23,7 @@ check: $(VENV)/.dev  ## formatting, types and the tests of what changed, in two 
 	$(BIN)/python -m tools.check
 
 campaign: $(VENV)/.test  ## run the long tests as well; goes on where it stopped
-	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --resume build/campaign.txt $(ARGS)
+	GRAPHC_TIER=1 $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --resume build/campaign.txt $(ARGS)
 
 soak: $(VENV)/.test  ## soak and fault checks in twenty minutes; ARGS=--quick for two
 	$(BIN)/graphc cache --fill

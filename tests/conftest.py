@@ -10,12 +10,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.quick import mark_slow
+from tests.quick import mark_slow, plays_prebuilt
 from tests.resume import register
 
 pytest.register_assert_rewrite("tests.support")
 
 GOLDEN = Path(__file__).parent / "golden"
+TIER = os.environ.get("GRAPHC_TIER")
+"""What all tests play if it is set, as `make campaign` does."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,15 +34,20 @@ def pytest_configure(config: pytest.Config) -> None:
     # What is compiled without saying so depends on no measurement. Those of
     # tests/runtime/test_stream_autotuner.py let it.
     os.environ.setdefault("GRAPHC_NUM_STREAMS", "1")
-    # What is compiled is played, and not what stands in for it until then. Those of
-    # tests/runtime/test_tiers.py let it begin as prebuilt functions.
-    os.environ.setdefault("GRAPHC_TIER", "1")
     register(config)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     mark_slow(items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    # Either what is compiled is played, or what is prebuilt: never one until the other is there.
+    # Those of tests/runtime/test_tiers.py let one follow the other.
+    if TIER is None:
+        os.environ["GRAPHC_TIER"] = "0" if plays_prebuilt(item) else "1"
 
 
 @pytest.fixture

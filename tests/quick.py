@@ -1,6 +1,8 @@
-"""How many variants of expensive tests `make test` runs.
+"""How `make test` is kept short.
 
-A parametrized test that takes seconds has a number here: so many of its variants are quick, the
+The tests in the folders and files of `PREBUILT` are of what a program computes, not of its kernels'
+texts, so that they play prebuilt kernels, which have the same bits: no compiler is called. A
+parametrized test that takes seconds has a number here: so many of its variants are quick, the
 first, the last and others evenly between them, and the rest are slow, part of the campaign.
 """
 
@@ -11,6 +13,16 @@ from collections.abc import Iterable
 
 import pytest
 
+PREBUILT = (
+    "data/",
+    "functions/",
+    "loops/",
+    "nn/",
+    "report/",
+    "test_compositions.py",
+    "training/",
+)
+"""Below tests."""
 QUICK = {
     "cuda/test_gpu.py": {
         "test_a_model_trains_as_on_the_reference": 2,
@@ -290,6 +302,11 @@ QUICK = {
     },
 }
 """By the file, below tests, and the test's name."""
+
+
+def plays_prebuilt(item: pytest.Item) -> bool:
+    """Whether a test's programs on the CPU are prebuilt kernels alone."""
+    return item.nodeid.removeprefix("tests/").startswith(PREBUILT)
 
 
 def mark_slow(items: Iterable[pytest.Item]) -> None:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.quick import QUICK, mark_slow
+from tests.quick import PREBUILT, QUICK, mark_slow, plays_prebuilt
 from tests.tools import ROOT
 
 
@@ -34,3 +34,9 @@ def test_the_first_the_last_and_those_between_are_kept(count, kept, monkeypatch)
     items = [Item(f"tests/a.py::test[{i}]") for i in range(7)] + [Item("tests/a.py::other[0]")]
     mark_slow(items)
     assert [i for i, item in enumerate(items) if not item.slow] == [*kept, 7]
+
+
+def test_folders_and_files_of_prebuilt_kernels_are_there() -> None:
+    assert all((ROOT / "tests" / name).exists() for name in PREBUILT)
+    assert plays_prebuilt(Item("tests/nn/test_a.py::test[0]"))
+    assert not plays_prebuilt(Item("tests/kernels/nn/test_a.py::test"))

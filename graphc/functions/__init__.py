@@ -58,6 +58,7 @@ from graphc.functions.network.normalization import *
 from graphc.functions.network.pooling import *
 from graphc.functions.network.recurrent import *
 from graphc.functions.network.resize import *
+from graphc.functions.network.scaling import *
 from graphc.functions.network.softmax import *
 from graphc.trace import Operand
 
