@@ -7,7 +7,7 @@ PYTEST_WORKERS ?= 2
 CPP_FILES = $$(find benchmarks kernels runtime tests tools -name '*.h' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.cu')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check campaign bench gpu-check wheel lint format clean
+.PHONY: help demo test check campaign soak bench gpu-check wheel lint format clean
 
 help:            ## list these targets
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:[^#]*##/ -/'
@@ -24,6 +24,10 @@ check: $(VENV)/.dev  ## formatting, types and the tests of what changed, in two 
 
 campaign: $(VENV)/.test  ## run the long tests as well; goes on where it stopped
 	GRAPHC_TIER=1 $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --resume build/campaign.txt $(ARGS)
+
+soak: $(VENV)/.test  ## soak and fault checks in twenty minutes; ARGS=--quick for two
+	$(BIN)/graphc cache --fill
+	$(BIN)/python -m tools.soak $(ARGS)
 
 bench: $(VENV)/.test  ## compare with PyTorch where it is installed
 	$(BIN)/python -m benchmarks.compare $(ARGS)

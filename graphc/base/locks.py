@@ -10,6 +10,7 @@ what they call finds its thread to be the owner and must not go on.
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import threading
 import time
@@ -154,4 +155,7 @@ def _after_fork() -> None:
         _held_by_fork.pop().release()
 
 
+# What was registered last is called first: a fork must not hold the lock of logging, which threads
+# that compile may need, while it waits for them.
+assert logging, "which registers its own lock"
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

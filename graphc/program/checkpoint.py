@@ -95,7 +95,7 @@ def save_checkpoint(
         raise error(f"save_checkpoint: keep expected a number from 1 up or None, got {keep!r}")
     named = _named("save_checkpoint", sources)
     path = Path(folder) / f"step-{step}.safetensors"
-    groups = [s.recipe.group for s in named.values() if isinstance(s, Program)]
+    groups = [s.group for s in named.values() if isinstance(s, Program)]
     if any(group is not None and group.rank for group in groups):
         return path
     for group in filter(None, groups):

@@ -27,6 +27,7 @@ from graphc.trace.arguments import Arguments, exact
 
 if TYPE_CHECKING:  # nothing of it is needed before something is compiled
     from graphc.kernels.program.kernel import Kernel
+    from graphc.parallel.group import Group
     from graphc.runtime.plan.plan import Plan
 
 
@@ -61,6 +62,8 @@ class Program(ProgramInspection):
         super().__init__(traced.builder.name, state)
         self._find_stages, self.plan, self.target = find_stages, plan, target
         self.update, self.recipe = update, recipe
+        self.group: Group | None = recipe.group
+        """The ranks that average its gradients, if there are several."""
         self._clock: Any = None if update is None else update.clock(state.values())
         self._splits = 0 if update is None else update.splits
         self._executable = executable

@@ -13,8 +13,8 @@ from graphc.program.state import ProgramState
 class ProgramFiles(ProgramState):
     """The part of a program that writes files."""
 
-    recipe: Any
-    """What the program is made from."""
+    group: Any
+    """The ranks that average the program's gradients; None if there is one."""
     write: ClassVar[Callable[[Any, str | Path, bool], None]]
     """Writes a program to a file; set by saved_program.py, which stands above."""
     write_sources: ClassVar[Callable[..., None]]
@@ -45,7 +45,7 @@ class ProgramFiles(ProgramState):
 
     def _alone(self, what: str) -> None:
         """Raise GraphError for a program that several processes run together."""
-        group = self.recipe.group
+        group = self.group
         if group is not None:
             raise error(
                 f"{what}: {self.name} averages gradients over {group.ranks} ranks, which no file "

@@ -81,6 +81,7 @@ class SizedProgram(Program):
         self.most_plans = MOST_PLANS
         self.taps: dict[str, Array] = {}
         self._fn, self._args, self._options, self._make = fn, args, options, make
+        self.group = None if options.parallel is None else options.parallel.group
         expected = called_with(fn, args, kind_of)
         largest = {name: own.sizes[-1] for name, own in buckets.items()}
         self._sized = SizedArguments(self.name, expected, largest)

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import functools
 import hashlib
+import os
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
@@ -43,7 +44,7 @@ def begin_player() -> BackgroundThread:
     the error if there is one."""
 
     def build_player() -> None:
-        with contextlib.suppress(CompileError):
+        with contextlib.suppress(CompileError, OSError):
             _player()
 
     thread = BackgroundThread(build_player, "graphc-player")
@@ -128,10 +129,12 @@ def _headers() -> str:
 
 
 def _caller_flags() -> tuple[str, ...]:
-    """Flags that build the player with its Python module, if the headers are installed."""
+    """Flags that build the player with its Python module, if the headers are there to be read."""
     folders = sysconfig.get_path("include"), np.get_include()
     headers = [Path(folders[0], "Python.h"), Path(folders[1], "numpy", "arrayobject.h")]
-    if sysconfig.get_config_var("Py_GIL_DISABLED") or not all(map(Path.exists, headers)):
+    if sysconfig.get_config_var("Py_GIL_DISABLED") or not all(
+        os.access(path, os.R_OK) for path in headers
+    ):
         return ()
     versions = f"-DGRAPHC_CALLER={sys.hexversion:#x} -DGRAPHC_NUMPY={np.__version__!r}"
     return tuple(f"-I{folder}" for folder in folders) + tuple(versions.split())

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import graphc
+from graphc.runtime.compilers import player_library
 from graphc.runtime.compilers.player_library import _caller_flags
 from graphc.runtime.cpu import caller
 from graphc.runtime.cpu.caller import find_caller
@@ -18,6 +19,12 @@ from graphc.trace import arguments
 
 F32, F64, I64 = np.dtype("float32"), np.dtype("float64"), np.dtype("int64")
 KINDS = (((2, 3), F32), ((), I64))
+
+
+def test_headers_that_may_not_be_read_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(player_library.os, "access", lambda *_: False)
+    assert _caller_flags() == ()
+
 
 with_headers = pytest.mark.skipif(not _caller_flags(), reason="no headers of Python and NumPy")
 

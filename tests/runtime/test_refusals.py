@@ -23,6 +23,7 @@ from graphc.data import Batches
 from graphc.program import making
 from graphc.runtime.compilers import compiler
 from graphc.runtime.compilers.background_builds import BackgroundBuilds
+from tests.tools import run_python
 
 
 def child_of_fork(act: Callable[[], bool]) -> bool:
@@ -257,6 +258,32 @@ def test_a_fork_waits_for_threads_that_compile() -> None:
     inside.wait()
     assert child_of_fork(lambda: lock.acquire(timeout=5))
     thread.join()
+
+
+LOGS = """
+import os, threading, time
+from graphc.base.locks import between_forks
+import logging
+inside = threading.Event()
+
+@between_forks
+def compiles():
+    inside.set()
+    time.sleep(0.2)
+    logging.getLogger("a new name")
+
+threading.Thread(target=compiles).start()
+inside.wait()
+begin = time.monotonic()
+if os.fork() == 0:
+    os._exit(0)
+os.wait()
+print(time.monotonic() < begin + 20)
+"""
+
+
+def test_threads_that_compile_may_log_while_a_fork_waits() -> None:
+    assert run_python("-W", "ignore", "-c", LOGS) == "True\n"
 
 
 def test_a_fork_takes_locks_in_the_order_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:

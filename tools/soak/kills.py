@@ -23,6 +23,8 @@ folder = Path(sys.argv[1])
 program = trainer(width=2048)
 first = program.state_dict()
 graphc.load_checkpoint(folder / "run", program)
+if sys.argv[2] == "programs":
+    program.save(folder / "program")
 print("ready", flush=True)
 while True:
     if program.update.step >= 40:
