@@ -76,7 +76,11 @@ def normalized() -> Any:
             lambda: step(graphc.DataParallel(shards=3)),
             "shards of a rank=3: expected a batch of 3 equal parts, got x 4",
         ),
-        (lambda: step(two(), device="sim"), "parallel: expected device='cpu', got 'sim'"),
+        (lambda: step(two(), device="sim"), "parallel: expected device='cpu' or 'cuda', got 'sim'"),
+        (
+            lambda: step(graphc.DataParallel(shards=2), device="cuda"),
+            "shards: expected device='cpu', since NCCL adds in an order of its own",
+        ),
         (
             lambda: step(two(sync_batch_norm=True), normalized(), accumulate=2),
             "batch_norm: with sync_batch_norm=True expected no loop around it, such as scan, "
