@@ -59,11 +59,11 @@ def fitted(kind: Any, data: Sequence[Any], epochs: int, seed: int) -> tuple[floa
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", nargs="*", default=["digits", "mnist"], choices=[*EPOCHS])
+    parser.add_argument("data", nargs="*", help="digits, mnist; by default both")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--dtype", default="float64", help="of the samples")
     options = parser.parse_args()
-    for name in options.data:
+    for name in options.data or EPOCHS:
         x, y = {"digits": digits, "mnist": mnist}[name]()
         data = train_test_split(x.astype(options.dtype), y, random_state=0)
         rows = []

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import NamedTuple
 
+from graphc.base.cached import cached_property
 from graphc.ir import Graph
 from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.plan.plan import Plan

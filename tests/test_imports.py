@@ -58,6 +58,7 @@ types alone, goes to the same line or to one before it. A folder's parts are mea
 unless they have a line of their own."""
 LAZY = {
     "cli": "a subcommand imports what it needs",
+    "program.inspection": "looking at a program is not part of compiling one",
     "program.program": "looking at a program is not part of compiling one",
     "pytorch": "PyTorch is an optional package",
     "program.compiler": "passes are imported by the first compile",

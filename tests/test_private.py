@@ -52,6 +52,16 @@ MODELS: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
         ),
         (2, 8, 7),
     ),
+    "pixels": (
+        lambda: nn.Sequential(
+            nn.Conv2d(8, 12, 3, stride=2, padding=1, groups=2),
+            nn.ReLU(),
+            nn.Conv2d(12, 20, 2, dilation=2, padding=(1, 0)),
+            nn.Flatten(),
+            nn.Linear(240, 10),
+        ),
+        (8, 7, 9),
+    ),
     "lenet": (LeNet, (1, 28, 28)),
 }
 
@@ -96,11 +106,20 @@ def step_of(
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", [n for n in MODELS if n != "lenet"])
+@pytest.mark.parametrize("name", [n for n in MODELS if n not in ("lenet", "pixels")])
 def test_a_step_is_that_of_gradients_of_each_sample(name: str, device: str) -> None:
     make, shape = MODELS[name]
     x, y = data(shape)
     check(make, x, y, device)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_products_of_pixels_give_the_norms_of_convolutions(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graphc.program.sample_norms.DIRECT", 1e9)
+    make, shape = MODELS["pixels"]
+    check(make, *data(shape), device)
 
 
 def test_a_lenet_too() -> None:
@@ -123,6 +142,34 @@ def check(make: Callable[[], Any], x: Any, y: Any, device: str) -> None:
     for name, expected in slopes.items():
         found = before[name] - after[name]
         np.testing.assert_allclose(found, expected, atol=3e-6, rtol=1e-3, err_msg=name)
+
+
+@pytest.mark.parametrize("name", ["mlp", "pixels"])
+def test_bits_depend_on_neither_streams_nor_threads(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, shape = MODELS[name]
+    x, y = data(shape, 20)
+    found = []
+    for streams, threads in ((1, 1), (2, 2), (4, 3)):
+        monkeypatch.setenv("GRAPHC_THREADS", str(threads))
+        graphc.seed(0)
+        model = make()
+        specs = graphc.spec(x.shape), graphc.spec(y.shape, "int32")
+        rule = optim.DPSGD(0.5, 1.0, lr=0.1)
+        step = graphc.compile(loss_fn, model, *specs, update=rule, streams=streams, seed=1)
+        losses = [step(x, y).tobytes() for _ in range(3)]
+        found.append((losses, [a.tobytes() for a in model.state_dict().values()]))
+    assert found[0] == found[1] == found[2]
+
+
+def test_norms_of_convolutions_of_small_images_need_no_gradients_of_samples() -> None:
+    """Those of 40 samples' 3 x 3 filters of 32 to 48 channels would take 2.2 MB."""
+    make = lambda: nn.Sequential(nn.Conv2d(32, 48, 3), nn.Flatten(), nn.Linear(768, 10))  # noqa: E731
+    x, y = data((32, 6, 6), 40)
+    check(make, x, y, "cpu")
+    _, step = step_of(make, x, y, "cpu", 1.0)
+    assert step.plan.peak_bytes < 1_500_000
 
 
 def test_dense_layers_have_no_gradients_of_samples_in_memory() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from graphc.base.cores import usable_cores
-from graphc.base.errors import GraphError
+from graphc.base.errors import CompileError, GraphError
 
 CHECKS = ("nan", "race", "bounds", "meaning")
 DENORMALS = ("flush", "keep")
@@ -144,13 +144,20 @@ def read(
 def cache_dir() -> Path:
     """Return the folder of the caches, which need not exist yet.
 
-    It is GRAPHC_CACHE_DIR, else `graphc` in XDG_CACHE_HOME, else `~/.cache/graphc`.
+    It is GRAPHC_CACHE_DIR, else `graphc` in XDG_CACHE_HOME, else `~/.cache/graphc`. It raises
+    CompileError if there is no home folder.
     """
     chosen = os.environ.get("GRAPHC_CACHE_DIR")
     if chosen:
         return Path(chosen).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser().absolute() / "graphc"
+    try:
+        return Path(base).expanduser().absolute() / "graphc"
+    except RuntimeError:  # no HOME, and a user whom the system does not know
+        raise CompileError(
+            "no home folder to have the cache of compiled kernels in: let GRAPHC_CACHE_DIR name a "
+            "folder"
+        ) from None
 
 
 def cubins() -> Path | None:

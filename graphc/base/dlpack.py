@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from graphc.base.dtypes import BFLOAT16, Array
+from graphc.base.dtypes import BFLOAT16, Array, is_bfloat16
 from graphc.base.errors import GraphError
 
 HOST = 1
 """DLPack's number of the host's memory."""
 _KINDS = {0: "i", 1: "u", 2: "f", 6: "b"}
 """DLPack's codes of dtypes as NumPy's letters."""
+_CODES = {letter: code for code, letter in _KINDS.items()}
 _BFLOAT = 4
+_NAME = b"dltensor"
+"""The name of a capsule until someone takes its array."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +36,7 @@ def read_capsule(capsule: Any, name: str) -> Exported:
 
     GraphError for a dtype that graphc lacks; `name` says which array it is.
     """
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    tensor = _Tensor.from_address(pointer(capsule, b"dltensor"))
+    tensor = _Tensor.from_address(_pointer_in(capsule, _NAME))
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
     code, bits, lanes = tensor.code, tensor.bits, tensor.lanes
     if (code, bits, lanes) == (_BFLOAT, 16, 1):
@@ -90,6 +91,34 @@ def host_array(value: Any, name: str = "array") -> Array:
     return array.view(BFLOAT16) if array.dtype.name == "bfloat16" else array
 
 
+def write_capsule(
+    address: int,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    device: tuple[int, int],
+    owner: Any,
+) -> Any:
+    """Return a DLPack capsule of a row-major array; it keeps `owner` until its reader is done.
+
+    Args:
+        address: The address of the first element.
+        shape: The extents.
+        dtype: The dtype of the elements.
+        device: DLPack's kind and number of the device.
+        owner: What keeps the memory alive.
+    """
+    made = _Managed()
+    extents = (ctypes.c_int64 * max(1, len(shape)))(*shape)
+    tensor = made.tensor
+    tensor.data, tensor.device_type, tensor.device_id = address, *device
+    tensor.ndim, tensor.shape = len(shape), extents
+    tensor.code = _BFLOAT if is_bfloat16(dtype) else _CODES[dtype.kind]
+    tensor.bits, tensor.lanes = 8 * dtype.itemsize, 1
+    made.deleter = ctypes.cast(_delete, ctypes.c_void_p)
+    _exported[ctypes.addressof(made)] = made, extents, owner
+    return _new_capsule(ctypes.addressof(made), _NAME, _destroy)
+
+
 class _Tensor(ctypes.Structure):
     """DLTensor of dlpack.h, with its device and dtype inlined."""
 
@@ -105,3 +134,41 @@ class _Tensor(ctypes.Structure):
         ("strides", ctypes.POINTER(ctypes.c_int64)),
         ("byte_offset", ctypes.c_uint64),
     )
+
+
+class _Managed(ctypes.Structure):
+    """DLManagedTensor."""
+
+    _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
+
+
+_Callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_Parameters = (ctypes.c_void_p, ctypes.c_char_p)
+_capi = ctypes.pythonapi
+_pointer_in = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", _capi)
+)
+_new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, *_Parameters, _Callback)(
+    ("PyCapsule_New", _capi)
+)
+# In its destructor a capsule is an address: a reference to it would destroy it again.
+_is_untaken = ctypes.PYFUNCTYPE(ctypes.c_int, *_Parameters)(("PyCapsule_IsValid", _capi))
+_pointer_at = ctypes.PYFUNCTYPE(ctypes.c_void_p, *_Parameters)(("PyCapsule_GetPointer", _capi))
+_exported: dict[int, Any] = {}
+"""What was exported and its owner, by address, until its reader is done."""
+
+
+def _deleted(address: int, exported: dict[int, Any] = _exported) -> None:
+    """Whoever has taken a capsule's array calls this when done."""
+    exported.pop(address, None)
+
+
+def _destroyed(capsule: int, exported: dict[int, Any] = _exported) -> None:
+    """The destructor of capsules."""
+    if _is_untaken(capsule, _NAME):
+        exported.pop(_pointer_at(capsule, _NAME), None)
+
+
+_delete, _destroy = _Callback(_deleted), _Callback(_destroyed)
+for _callback in (_delete, _destroy):  # arrays may outlive this module when the process ends
+    _capi.Py_IncRef(ctypes.py_object(_callback))

@@ -1,5 +1,8 @@
 """The exceptions that graphc raises."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class GraphError(Exception):
     """A mistake in the model, the arguments, the environment, the arrays of a call or a file.
@@ -18,6 +21,15 @@ class PlanError(Exception):
 
 class RunError(Exception):
     """The device, its memory or its driver failed; the message says whether state has changed."""
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Raise CompileError for what the system refuses within the block, such as files or memory."""
+    try:
+        yield
+    except OSError as problem:
+        raise CompileError(f"the system refuses what compiling needs: {problem}") from problem
 
 
 BUGS = (

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Generic, TypeVar
+
+from graphc.base.errors import GraphError
 
 T = TypeVar("T")
 
@@ -15,6 +18,17 @@ class _End:
 
     def __init__(self, problem: BaseException | None) -> None:
         self.problem = problem
+
+
+def ahead(items: Generator[T], most: int) -> Ahead[T] | Generator[T]:
+    """Return an iterator whose items a thread makes.
+
+    Where the system refuses a thread, it is `items` itself.
+    """
+    try:
+        return Ahead(items, most)
+    except RuntimeError:
+        return items
 
 
 class Ahead(Generic[T]):
@@ -27,7 +41,7 @@ class Ahead(Generic[T]):
     def __init__(self, items: Iterator[T], most: int) -> None:
         self._room = threading.Semaphore(most)
         self._made: queue.SimpleQueue[T | _End] = queue.SimpleQueue()
-        self._closed = False
+        self._closed, self._process = False, os.getpid()
         # A daemon: a loop that nobody ends does not keep the process from ending.
         self._thread = threading.Thread(
             target=self._work, args=(items,), name="graphc-batches", daemon=True
@@ -38,6 +52,11 @@ class Ahead(Generic[T]):
         return self
 
     def __next__(self) -> T:
+        if os.getpid() != self._process:
+            raise GraphError(
+                "Batches: the loop began before the process was forked, and its thread is the "
+                "parent's; begin the loop in the child"
+            )
         item = self._made.get()
         self._room.release()
         if not isinstance(item, _End):

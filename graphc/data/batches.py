@@ -10,7 +10,7 @@ import numpy as np
 from graphc.base.dtypes import Array
 from graphc.base.errors import GraphError
 from graphc.base.source_lines import error
-from graphc.data.ahead import Ahead
+from graphc.data.ahead import ahead
 from graphc.data.memory import Memory
 from graphc.data.sources import Arrays, Dataset, Rows, Stream, source_of
 from graphc.ir import tree
@@ -164,7 +164,7 @@ class Batches:
 
     def _loop(self, epoch: int, batch: int) -> Iterator[Any]:
         made = self._made(epoch, batch)
-        items = Ahead(made, self._prefetch) if self._prefetch else made
+        items = ahead(made, self._prefetch) if self._prefetch else made
         try:
             for found in items:
                 batch += 1

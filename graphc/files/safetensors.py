@@ -96,9 +96,12 @@ def read_bytes(path: str | os.PathLike[str]) -> Array:
         FormatError: It is no regular file.
     """
     with open(path, "rb", opener=_open) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
             raise FormatError("no regular file")
-        return np.fromfile(file, np.uint8)
+        # Not np.fromfile, which turns an interrupt into a TypeError.
+        content = np.empty(status.st_size, np.uint8)
+        return content[: file.readinto(content.data)]
 
 
 def parsed(data: Array) -> tuple[dict[str, Array], dict[str, str]]:

@@ -7,10 +7,10 @@ running it once more.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from itertools import pairwise
 from typing import cast
 
+from graphc.base.cached import cached_property
 from graphc.inspect.explanation import Reason
 from graphc.inspect.subject import Subject
 from graphc.ir import Graph, Node, Value

@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import ClassVar, Concatenate, ParamSpec, TypeVar
 
+from graphc.base.cached import cached_property
 from graphc.base.errors import BUGS, GraphError, described
 from graphc.ir.op import Op
 from graphc.ir.types import DTYPES, Type, Value, Where

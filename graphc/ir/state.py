@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -12,9 +11,10 @@ import numpy as np
 from graphc.base.dlpack import host_array
 from graphc.base.dtypes import can_hold, convert, long_name, shown
 from graphc.base.errors import GraphError
-from graphc.base.locks import HOST, Lock, holding, refuse_reentry
+from graphc.base.locks import HOST, Lock, completed, holding, refuse_reentry
 from graphc.ir import DTYPES, Array, Layout, Type, dtype_name
 
+T = TypeVar("T")
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector register. Every buffer starts on a multiple of it, in
 every segment."""
@@ -80,9 +80,11 @@ class StateBuffer:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A deep copy or an unpickled buffer must be aligned and lie on the host, as every one does.
-        with between_calls([self], "state"):
+        def copied() -> Array:
             self.refresh_host()
-            return StateBuffer, (self.array.copy(),)
+            return self.array.copy()
+
+        return StateBuffer, (between_calls([self], "state", copied),)
 
     def numpy(self) -> Array:
         """A fresh copy of the contents as of the last finished call; of bf16 as float32."""
@@ -175,10 +177,13 @@ def snapshot(buffers: Mapping[str, StateBuffer], what: str = "state_dict") -> di
 
 def contents(buffers: Mapping[str, StateBuffer], what: str) -> dict[str, Array]:
     """Return what `snapshot` does, with bf16 as it is in memory."""
-    with between_calls(buffers.values(), what):
+
+    def copied() -> dict[str, Array]:
         for buffer in buffers.values():
             buffer.refresh_host()
         return {name: buffer.array.copy() for name, buffer in buffers.items()}
+
+    return between_calls(buffers.values(), what, copied)
 
 
 def overwrite(
@@ -192,22 +197,28 @@ def overwrite(
     RunError, saying that `what` was called, from within a call.
     """
     new = {name: convert(arrays[name], b.array.dtype) for name, b in buffers.items()}
-    with between_calls(buffers.values(), what):
+
+    def write() -> None:
         for name, buffer in buffers.items():
             buffer.array[...] = new[name]
         wrote(buffers.values(), "host")
 
+    between_calls(buffers.values(), what, lambda: completed(write))
 
-@contextmanager
-def between_calls(buffers: Collection[StateBuffer], what: str) -> Iterator[None]:
-    """Hold the locks of every device that may write the buffers."""
+
+def between_calls(buffers: Collection[StateBuffer], what: str, act: Callable[[], T]) -> T:
+    """Return what `act` returns, called with the locks of all devices that may write `buffers`."""
     refuse_reentry(what)
-    while True:
+    found: list[T] = []
+    while not found:
         locks = _locks_of(buffers)
-        with holding(locks):
-            if len(_locks_of(buffers)) == len(locks):  # else one more device has got a copy
-                yield
-                return
+
+        def attempt(count: int = len(locks)) -> None:
+            if len(_locks_of(buffers)) == count:  # else one more device has got a copy
+                found.append(act())
+
+        holding(locks, attempt)
+    return found[0]
 
 
 def _locks_of(buffers: Collection[StateBuffer]) -> list[Lock]:

@@ -94,9 +94,8 @@ def to_front(f: Vocabulary, x: Tensor, axis: int) -> Tensor:
 def folded(f: Vocabulary, x: Tensor, axis: int = 0) -> Tensor:
     """x with the samples, its first axis, as the slower part of what was axis `axis`."""
     size, *shape = x.shape
-    return f.reshape(
-        from_front(f, x, axis), (*shape[:axis], size * shape[axis], *shape[axis + 1 :])
-    )
+    moved = from_front(f, x, axis) if any(n != 1 for n in shape[:axis]) else x
+    return f.reshape(moved, (*shape[:axis], size * shape[axis], *shape[axis + 1 :]))
 
 
 def unfolded(f: Vocabulary, x: Tensor, size: int, axis: int = 0) -> Tensor:

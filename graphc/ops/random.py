@@ -20,15 +20,17 @@ _ROUNDS = 10
 
 @dataclass(frozen=True)
 class PhiloxUniform(Random):
-    """y[i] uniform in [0, 1), f32: the top 24 bits of word 0, times 2^-24.
+    """y[i] uniform in [0, 1), f32: the top 24 bits of word `part`, of four, times 2^-24.
 
     Key: (seed mod 2^32, number). Counter: (low and high 32 bits of the row-major index of i, the
-    input counter i32[], 0).
+    input counter i32[], 0). Ops that differ in the part alone draw independent numbers, and
+    kernels that compute several of them compute Philox once.
     """
 
     seed: int
     number: int
     shape: tuple[int, ...]
+    part: int = 0
     name: ClassVar[str] = "philox_uniform"
     operations: ClassVar[int] = 400
 
@@ -36,6 +38,8 @@ class PhiloxUniform(Random):
         (counter,) = inputs
         if counter != Type((), "i32"):
             raise GraphError(f"philox_uniform: expected a counter i32[], got {counter}")
+        if self.part not in range(4):
+            raise GraphError(f"philox_uniform: part expected 0 to 3, got {self.part}")
         return (Type(self.shape, "f32"),)
 
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
@@ -46,7 +50,7 @@ class PhiloxUniform(Random):
             np.full(index.shape, inputs[0], np.int32).view(np.uint32),
             np.zeros(index.shape, np.uint32),
         )
-        word = philox(counter, (self.seed & 0xFFFFFFFF, self.number))[0]
+        word = philox(counter, (self.seed & 0xFFFFFFFF, self.number))[self.part]
         uniform = (word >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24)
         return (uniform.reshape(self.shape),)
 

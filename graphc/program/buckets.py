@@ -5,14 +5,18 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graphc.base.source_lines import error
 from graphc.ir import Array, NamedType, tree
 from graphc.program.program import Program
+from graphc.program.tracing import type_of
 from graphc.trace.sized_arguments import Sizes
+
+if TYPE_CHECKING:  # nothing of it is needed before something is looked at
+    from graphc.inspect.profile import Profile
 
 
 class Buckets:
@@ -74,6 +78,16 @@ def buckets_of(batch: Any, sizes: Any) -> dict[str, Buckets]:
     return dict(given)
 
 
+def sizes_text(sizes: Mapping[str, int]) -> str:
+    """Return sizes as arguments, such as "batch=4"."""
+    return ", ".join(f"{name}={size}" for name, size in sizes.items())
+
+
+def kind_of(path: str, value: Any) -> Any:
+    """Return the type of an argument's leaf, of whatever size."""
+    return value if isinstance(value, NamedType) else type_of(path, value)
+
+
 def has_names(args: Sequence[Any]) -> bool:
     """Return whether a spec among arguments of `compile` has a named axis."""
     return any(isinstance(leaf, NamedType) for _, leaf in tree.leaves(list(args)))
@@ -102,7 +116,7 @@ class Route:
         cuts = iter(self.cuts)
         return tree.map_leaves(lambda _, x: np.ascontiguousarray(x[next(cuts)]), results)
 
-    def profiled(self, arrays: Sequence[Array], repeats: int) -> Any:
+    def profiled(self, arrays: Sequence[Array], repeats: int) -> Profile:
         """Return the profile of such a call."""
         return self.program._profiled(self._padded(arrays), repeats)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from graphc.base.errors import refusals
 from graphc.base.messages import decisions
 from graphc.base.source_lines import error
 from graphc.ir import Graph, tree
@@ -43,6 +44,7 @@ def compile(
     mixed: str | None = None,
     accumulate: int = 1,
     gradients: Any = False,
+    out: str = "host",
     parallel: DataParallel | None = None,
 ) -> Program:
     """Compile `fn(*args)`, or a whole training step with `update`, to a program.
@@ -95,6 +97,9 @@ def compile(
         gradients: Whether the program returns `(results, gradients)`, the gradients by name, in
             place of an update; `optim.apply` takes them. With `mixed="float16"`, the optimizer that
             they are for.
+        out: "host", for results as NumPy arrays, or "device": calls do not wait for a GPU, and
+            results are arrays in its memory, which PyTorch, CuPy, JAX and other programs take where
+            they lie, and `numpy()` copies to the host. On a CPU there is no difference.
         parallel: A `DataParallel` of the processes that train together, each with its part of the
             batch, of which the specs are. The update takes the averages of all gradients.
 
@@ -118,26 +123,30 @@ def compile(
         >>> bool(step(x, y) > step(x, y))
         True
     """
-    options = Options.of(
-        update,
-        train,
-        device,
-        streams,
-        threads,
-        precision,
-        tune,
-        training,
-        seed,
-        disable,
-        memory,
-        wait,
-        mixed,
-        accumulate,
-        gradients,
-        parallel,
-    )
+    with refusals():
+        options = Options.of(
+            update,
+            train,
+            device,
+            streams,
+            threads,
+            precision,
+            tune,
+            training,
+            seed,
+            disable,
+            memory,
+            wait,
+            mixed,
+            accumulate,
+            gradients,
+            out,
+            parallel,
+        )
     buckets = buckets_of(batch, sizes)
     if has_names(args):
+        if buckets and options.stays:
+            raise error("out: 'device' with buckets, whose results are cut to size on the host")
         return SizedProgram(fn, args, buckets, options, _compiled)
     if buckets:
         raise error(f"sizes: expected names of axes in the specs, got {next(iter(buckets))!r}")
@@ -201,4 +210,7 @@ def _compiled(
         recipe = Recipe(traced, differentiated, settings, options.precision, target, group)
         buffers = traced.builder.buffers
         remembered = PlanCache(graph, buffers, step, target, settings, options.precision, group)
-        return make(step, update, recipe, options.device, remembered, stages, notes)
+        program = make(step, update, recipe, options.device, remembered, stages, notes)
+    if options.stays:
+        program._keep_results()
+    return program

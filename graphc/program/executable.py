@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from graphc.base.dtypes import Array
 
@@ -20,6 +20,21 @@ class Executable(Protocol):
     def threads(self) -> int: ...
     def profile(self, inputs: Sequence[Array], repeats: int = ...) -> list[Timing]: ...
     def calls(self, inputs: Sequence[Array], repeats: int = ...) -> list[float]: ...
+
+
+class Submitted(Protocol):
+    """The results of a call that may not have ended."""
+
+    def done(self) -> bool: ...
+    def read(self) -> list[Any]: ...
+
+
+@runtime_checkable
+class Asynchronous(Protocol):
+    """An executable whose calls need not be waited for, and whose results may stay where it is."""
+
+    def submit(self, inputs: Sequence[Any]) -> Submitted: ...
+    def keep_results(self) -> None: ...
 
 
 @runtime_checkable

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from graphc.base import config
+from graphc.base.errors import refusals
 from graphc.base.files import unused_folder
+from graphc.base.locks import between_forks
 from graphc.base.messages import decide
 from graphc.base.target import Target
 from graphc.ir import Graph
@@ -41,6 +43,8 @@ class Recipe:
     """The ranks that train together; None for a process by itself."""
 
 
+@between_forks
+@refusals()
 def make(
     step: Update | None,
     rule: Any,

@@ -44,6 +44,8 @@ class Options:
     """How the gradient is computed while the function is traced; None if it is not."""
     holder: Rule | None
     """The optimizer that holds the loss's scale of a program that returns gradients."""
+    stays: bool
+    """Whether results stay on the device."""
     parallel: DataParallel | None = None
     """The ranks that train together; None for a process by itself."""
 
@@ -65,6 +67,7 @@ class Options:
         mixed: str | None,
         accumulate: int,
         gradients: Any,
+        out: str,
         parallel: Any = None,
     ) -> Options:
         """Return the options that arguments of `compile` give, or raise GraphError."""
@@ -95,6 +98,8 @@ class Options:
             raise error("train: says what update= may change, which is not given")
         if mixed is not None and mixed not in MIXED:
             raise error(f"mixed: expected 'bfloat16', 'float16' or None, got {mixed!r}")
+        if out not in ("host", "device"):
+            raise error(f"out: expected 'host' or 'device', got {out!r}")
         narrow = "" if mixed is None else MIXED[mixed]
         selection = None if train is None else Selection("train", train)
         chosen, target = target_for(settings, precision)
@@ -139,6 +144,7 @@ class Options:
             narrow,
             differentiation,
             holder,
+            out == "device",
             ranks,
         )
 

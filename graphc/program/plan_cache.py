@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from graphc.base import config
+from graphc.base.cached import cached_property
 from graphc.base.target import Target
 from graphc.ir import Graph
 from graphc.ir.failures import stage

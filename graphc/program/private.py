@@ -8,11 +8,13 @@ of the outputs, is there for all samples at once, so that two things need no gra
 samples in memory (the book-keeping of Bu et al., 2023):
 
 - the norm of a product of one row is |x| |d|; of p rows, the sum of the elements of X X^T times
-  those of D D^T, where that is less work than the gradient;
+  those of D D^T, where that is less work than the gradient (`sample_norms.py`), as in convolutions
+  of small images;
 - the clipped sum is one product over all samples, of x and c d, with the factors c of the clipping.
 
-Gradients of other kinds (of biases and norms, of a convolution for its norm, of a parameter that is
-used twice) are computed for each sample; small ones of convolutions are kept for the sum.
+Gradients of other kinds (of biases and norms, of a convolution of large images for its norm, of a
+parameter that is used twice) are computed for each sample; small ones of convolutions are kept for
+the sum.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from typing import Any
 
 from graphc import functions, ops
 from graphc.base.source_lines import error
+from graphc.functions.array.draws import uniforms
 from graphc.gradients.reverse import check_scalar_loss, gradients, one_like
 from graphc.gradients.vocabulary import Known
 from graphc.ir import Node, Value, Where, tree
@@ -31,6 +34,7 @@ from graphc.nn.parameter import Parameter
 from graphc.nn.selection import Selection
 from graphc.ops.axes import folded
 from graphc.program.micro_batches import is_read, joined, noted
+from graphc.program.sample_norms import convolution_squares, is_by_pixels, product_squares
 from graphc.program.tracing import Traced
 from graphc.program.vmap import Samples
 from graphc.trace import Tensor
@@ -39,6 +43,9 @@ from graphc.trace.mixed import in_precision
 KEPT, POSITIONS = 16 << 20, 16
 """Bytes of all samples' gradients of a filter up to which they are kept from the norms for the sum:
 reading them is faster than convolving again, from so many positions on."""
+COSINE = (1.0, -1.2337005, 0.25366932, -0.020862687, 0.00091772294, -2.3824152e-05)
+SINE = (1.5707964, -0.6459638, 0.07968992, -0.0046741436, 0.0001516717)
+"""cos(x pi / 2) and sin(x pi / 2) / x in [0, 1] as polynomials in x^2."""
 _WHERE = Where(derived=True, function="clip_samples")
 
 
@@ -158,8 +165,10 @@ class _Gradient:
             if p == 1:
                 return _square_sum(x) * _square_sum(d)
             if p * (m + k) < m * k:
-                left, right = functions.matrix_transpose(x) @ x, d @ functions.matrix_transpose(d)
-                return functions.sum(left * right, (1, 2))
+                return product_squares(x, d)
+        if self._is_by_pixels():
+            assert self.node is not None and isinstance(self.node.op, ops.Conv2dWgrad)
+            return convolution_squares(self.node.op, *self._operands())
         return _square_sum(self._each())
 
     def total(self, factors: Tensor) -> Tensor:
@@ -185,8 +194,16 @@ class _Gradient:
         assert self.node is not None, "only a product is computed twice"
         (weight,), (_, d) = self.node.outputs, self.node.inputs
         nbytes = self.samples.length * weight.type.nbytes
-        is_convolution = isinstance(self.node.op, ops.Conv2dWgrad)
-        return is_convolution and nbytes <= KEPT and math.prod(d.type.shape[2:]) >= POSITIONS
+        if not isinstance(self.node.op, ops.Conv2dWgrad) or self._is_by_pixels():
+            return False
+        return nbytes <= KEPT and math.prod(d.type.shape[2:]) >= POSITIONS
+
+    def _is_by_pixels(self) -> bool:
+        """Whether the norms are those of a convolution, computed from products of pixels."""
+        if self.node is None or not isinstance(self.node.op, ops.Conv2dWgrad):
+            return False
+        x, d = (v.type.shape for v in self.node.inputs)
+        return is_by_pixels(self.node.op, x, d, self.samples.length)
 
     def _operands(self) -> tuple[Tensor, Tensor]:
         assert self.node is not None, "only a product has operands"
@@ -198,13 +215,37 @@ class _Gradient:
 
 
 def _normal(shape: tuple[int, ...]) -> Tensor:
-    """Normal numbers as those of `randn`, by both halves of Box and Muller's pairs."""
+    """Normal numbers like those of `randn`, by both halves of two of Box and Muller's pairs."""
     count = math.prod(shape)
-    half = (-(-count // 2),)
-    radius = functions.sqrt(functions.log(1 - functions.rand(half)) * -2)
-    angle = functions.rand(half) * (2 * math.pi)
-    both = functions.concat([radius * functions.cos(angle), radius * functions.sin(angle)])
-    return functions.reshape(both[:count], shape)
+    a, b, c, d = uniforms((-(-count // 4),))
+    drawn = []
+    for one, other in ((a, b), (c, d)):
+        radius = functions.sqrt(functions.log(1 - one) * -2)
+        drawn += [radius * x for x in _on_circle(other)]
+    return functions.reshape(functions.concat(drawn)[:count], shape)
+
+
+def _on_circle(uniform: Tensor) -> tuple[Tensor, Tensor]:
+    """The coordinates of a point on the unit circle, with errors below 2^-23.
+
+    The first two bits are the signs, the others an angle in the first quarter.
+    """
+    quarters = uniform * 4
+    quarter = functions.floor(quarters)
+    half = functions.floor(quarters * 0.5)
+    angle = quarters - quarter
+    square = angle * angle
+    cosine, sine = _polynomial(square, COSINE), angle * _polynomial(square, SINE)
+    return cosine * (1 - half * 2), sine * (1 - (quarter - half * 2) * 2)
+
+
+def _polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
+    """The polynomial with these coefficients, of x^0 first."""
+    *others, last = coefficients
+    total = x * last + others.pop()
+    for coefficient in reversed(others):
+        total = total * x + coefficient
+    return total
 
 
 def _square_sum(x: Tensor) -> Tensor:

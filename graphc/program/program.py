@@ -4,38 +4,33 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from graphc.base import html
+from graphc.base.cached import cached_property
 from graphc.base.dtypes import shown
 from graphc.base.errors import GraphError
 from graphc.base.locks import refuse_reentry
 from graphc.base.source_lines import error
-from graphc.base.target import SIMULATOR, Target
+from graphc.base.target import Target
 from graphc.ir import Array, Graph, tree
 from graphc.ir.state import StateBuffer
 from graphc.nn.parameter import changes
 from graphc.optim.loss_scale import SCALE, SKIPPED
-from graphc.program.executable import Executable, Tiered
-from graphc.program.program_files import ProgramFiles
+from graphc.program.executable import Asynchronous, Executable, Tiered
+from graphc.program.inspection import ProgramInspection
+from graphc.program.pending import Ended, Pending
 from graphc.program.tracing import Traced, state_of
 from graphc.trace import Tensor
 from graphc.trace.arguments import Arguments, exact
 
 if TYPE_CHECKING:  # nothing of it is needed before something is compiled
-    from graphc.inspect.explain import Explainer
-    from graphc.inspect.explanation import Explanation
-    from graphc.inspect.memory import MemoryReport
-    from graphc.inspect.profile import Profile
     from graphc.kernels.program.kernel import Kernel
     from graphc.runtime.plan.plan import Plan
 
 
-class Program(ProgramFiles):
+class Program(ProgramInspection):
     """A compiled function; call it with arrays in place of the specs.
 
     Arrays are NumPy arrays, or anything with `__array__`, `__dlpack__` or
@@ -85,8 +80,8 @@ class Program(ProgramFiles):
         """Whether the outputs are one array and nothing else."""
         self.taps: dict[str, Array] = {}
         self._run: Callable[[Sequence[Any]], list[Array]]
-        self._run = executable.run_checked if "nan" in check else executable.run
-        self._explainer: Explainer | None = None
+        self._checked = "nan" in check
+        self._run = executable.run_checked if self._checked else executable.run
         self._check_bounds: Any = None
         if "bounds" in check:
             from graphc.runtime.checks.bounds import BoundsCheck
@@ -129,8 +124,45 @@ class Program(ProgramFiles):
         """
         return self._arguments(arguments, {})
 
+    def submit(self, *args: Any, **named: Any) -> Pending:
+        """Begin a call and return what will hold its results, as `concurrent.futures` does.
+
+        On a GPU this does not wait for it: calls run one after another in the order in which they
+        began, and the next call need not wait for a result either. The results of two calls may be
+        on their way to the host; a third call first reads the oldest. A CPU ends the call at once.
+
+        Args:
+            *args: The arguments of a call, which may be changed as soon as this returns.
+            **named: The named arguments of a call.
+
+        Raises:
+            GraphError: An array's shape or dtype is not that of its spec.
+
+        Example:
+            >>> f = graphc.compile(lambda x: 2 * x, graphc.spec(2))
+            >>> first = f.submit(np.ones(2, np.float32))
+            >>> second = f.submit(np.zeros(2, np.float32))
+            >>> first.result(), second.result()
+            (array([2., 2.], dtype=float32), array([0., 0.], dtype=float32))
+        """
+        arrays = self._arguments(args, named)
+        self._begin(arrays)
+        if isinstance(self._executable, Asynchronous) and not self._checked:
+            return Pending(self._executable.submit(arrays), self._given)
+        return Pending(Ended(self._run(arrays)), self._given)
+
+    def _keep_results(self) -> None:
+        """From now on return results as arrays that stay on the GPU; what `out="device"` does."""
+        if isinstance(self._executable, Asynchronous):
+            self._executable.keep_results()
+
     def _called(self, arrays: Sequence[Array]) -> Any:
         """The results for checked arrays, in the order of the graph's inputs."""
+        self._begin(arrays)
+        return self._given(self._run(arrays))
+
+    def _begin(self, arrays: Sequence[Array]) -> None:
+        """Do what precedes a call with checked arrays."""
         self._check_trainable()
         if self._changes != changes.count:
             self._check_structure()
@@ -141,14 +173,16 @@ class Program(ProgramFiles):
             if self._splits != self.update.splits:
                 self._check_counts()
             self.update.before_step(self._clock)
-        found = self._run(arrays)
+
+    def _given(self, found: list[Any]) -> Any:
+        """What a call returns, in the structure that the function returned."""
         if self._single:
             return shown(found[0])
         results = map(shown, found)
         outputs = tree.map_leaves(lambda _, __: next(results), self._outputs)
         for asked, array in zip(self._shown, results, strict=False):
             if asked.count:
-                asked.tell(array)
+                asked.tell(np.asarray(array))
             else:
                 self.taps[asked.name] = array
         return outputs
@@ -262,58 +296,6 @@ class Program(ProgramFiles):
             raise GraphError(f"{self.name} has no learning rate: it was compiled without update=")
         return self.update
 
-    def profile(self, *args: Any, repeats: int = 20, **named: Any) -> Profile:
-        """Measure the kernels of a call; the state stays as it is.
-
-        Args:
-            *args: The arguments of a call.
-            repeats: The number of measured calls.
-            **named: The named arguments of a call.
-
-        Returns:
-            A table of calls, time, share, bytes, FLOP/s and distance to the machine's limits per
-            kernel, and the time of a whole call.
-        """
-        return self._profiled(self._arguments(args, named), repeats)
-
-    def _profiled(self, arrays: Sequence[Array], repeats: int = 20) -> Profile:
-        from graphc.inspect.profile import profile_of
-
-        return profile_of(self, self._executable, arrays, repeats)
-
-    def explain(self, what: Any) -> Explanation:
-        """Explain a decision of the compiler.
-
-        It says what shares a kernel with the subject and what does not, and by which rule; why its
-        bytes are kept; why it is on its stream; what an event orders and costs.
-
-        Args:
-            what: The name of an op, value, kernel, loop, event (`e3`), byte range (`work+0..64`),
-                module or source line (`net.py:12`); or a node, value or step itself.
-
-        Raises:
-            GraphError: Nothing has this name.
-        """
-        from graphc.inspect.explain import Explainer
-
-        if self._explainer is None:
-            self._explainer = Explainer(self)
-        return self._explainer.explain(what)
-
-    def profile_random_inputs(self, repeats: int = 20) -> Profile:
-        """Profile with small random floats, and zeros for integers, which every index accepts.
-
-        Args:
-            repeats: The number of measured calls.
-
-        Returns:
-            The table of `profile`.
-        """
-        from graphc.runtime.tuning.stream_autotuner import filled
-
-        inputs = [filled(t.shape, t.numpy_dtype) for _, t in self._arguments.inputs]
-        return self._profiled(inputs, repeats)
-
     def profile_at_exit(self) -> None:
         """Print a profile when the process ends, measured with the arrays of the first call."""
         run = self._run
@@ -328,69 +310,10 @@ class Program(ProgramFiles):
 
         self._run = first
 
-    def memory(self) -> MemoryReport:
-        """Return a report on work memory: its peak, and what would lower it."""
-        from graphc.inspect.memory import memory_report
-
-        return memory_report(self)
-
     @property
     def executable(self) -> Executable:
         """The plan as it is loaded on the device."""
         return self._executable
-
-    def report(
-        self,
-        path: str | Path,
-        *args: Any,
-        versus: Program | None = None,
-        measure: bool = True,
-        **named: Any,
-    ) -> None:
-        """Write an HTML file with kernels, sources, graphs, memory and streams of the program.
-
-        The file needs no network.
-
-        Args:
-            path: The file to write.
-            *args: The arguments of a call to measure with; zeros if there are none.
-            versus: Another program to show beside this one.
-            measure: Whether to time kernels; the state stays as it is. The simulator has no times.
-            **named: The named arguments of a call.
-
-        Raises:
-            GraphError: The file cannot be written, or `versus` is no program.
-        """
-        from graphc.report.page import write
-
-        if versus is not None and not isinstance(versus, Program):
-            raise error(f"report: versus expected a program, got {type(versus).__name__}")
-        programs = [self] if versus is None else [self, versus]
-        write(Path(path), [p._reported(args, named, measure) for p in programs])
-
-    def _reported(self, args: Sequence[Any], named: Mapping[str, Any], measure: bool) -> Any:
-        """What a report shows of this program."""
-        arrays = self._arguments(args, named) if args or named else None
-        return self._report_of(arrays, measure)
-
-    def _report_of(self, arrays: Sequence[Array] | None, measure: bool) -> Any:
-        from graphc.report import data
-        from graphc.report.measure import measured
-
-        timed = self.plan if measure and self.target.kind is not SIMULATOR else None
-        times = None if timed is None else measured(self, timed, self._executable, arrays)
-        return data.program_data(self, times, getattr(self._executable, "threads", 1))
-
-    def _repr_html_(self) -> str:
-        from graphc.report.data import summary
-        from graphc.report.summary import notebook_strip
-
-        inputs = "\n".join(f"{name} : {type}" for name, type in self._arguments.inputs)
-        state = "\n".join(f"{name} : {type}" for name, type in self.state_types().items())
-        parts = [html.details(repr(self), inputs, opened=True), html.details("state", state)]
-        shown: list[Graph | Plan] = [self.graph] if self.plan is None else [self.graph, self.plan]
-        strip = notebook_strip(summary(self, getattr(self._executable, "threads", 1)))
-        return "".join([strip, *parts, *(part._repr_html_() for part in shown)])
 
     def __repr__(self) -> str:
         count = sum(n.op.name != "reshape" for n in self.graph.nodes)

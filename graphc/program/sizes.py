@@ -8,7 +8,6 @@ bit (graphc/program/rows.py); else it has a plan of its own too.
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,13 +17,15 @@ import numpy as np
 
 from graphc.base import html
 from graphc.base.errors import GraphError
+from graphc.base.locks import PLANS, free_after_fork
 from graphc.base.source_lines import error
 from graphc.ir import Array, NamedType, Names, Type, tree
 from graphc.ir.state import StateBuffer
 from graphc.nn.parameter import changes
 from graphc.ops.constant import PLACED
-from graphc.program.buckets import Buckets, Route
+from graphc.program.buckets import Buckets, Route, kind_of, sizes_text
 from graphc.program.options import Options
+from graphc.program.pending import Pending
 from graphc.program.program import Program
 from graphc.program.rows import mixing
 from graphc.program.tracing import (
@@ -35,7 +36,6 @@ from graphc.program.tracing import (
     holders_of,
     state_of,
     trace_function,
-    type_of,
 )
 from graphc.trace.sized_arguments import SizedArguments, Sizes
 
@@ -46,11 +46,8 @@ if TYPE_CHECKING:  # nothing of it is needed before something is looked at
 MOST_PLANS = 64
 """Plans that a program of any size keeps, if not told otherwise."""
 
-_making = threading.RLock()
+_making = free_after_fork(threading.RLock(), PLANS)
 """Held while a plan is made: two of them may belong to one update rule. A fork waits for it."""
-os.register_at_fork(
-    before=_making.acquire, after_in_parent=_making.release, after_in_child=_making.release
-)
 
 
 class SizedProgram(Program):
@@ -84,7 +81,7 @@ class SizedProgram(Program):
         self.most_plans = MOST_PLANS
         self.taps: dict[str, Array] = {}
         self._fn, self._args, self._options, self._make = fn, args, options, make
-        expected = called_with(fn, args, _kind_of)
+        expected = called_with(fn, args, kind_of)
         largest = {name: own.sizes[-1] for name, own in buckets.items()}
         self._sized = SizedArguments(self.name, expected, largest)
         for name in buckets:
@@ -154,7 +151,7 @@ class SizedProgram(Program):
         names = self._sized.names
         fits = sizes.keys() == set(names)
         if not fits or not all(isinstance(n, int | np.integer) and n > 0 for n in sizes.values()):
-            wanted, got = ", ".join(f"{n}=" for n in names), _text(sizes)
+            wanted, got = ", ".join(f"{n}=" for n in names), sizes_text(sizes)
             raise error(f"{self.name}.at: expected positive {wanted}, got {got or 'nothing'}")
         return self._exact(tuple(int(sizes[name]) for name in names)).program
 
@@ -175,16 +172,26 @@ class SizedProgram(Program):
             sizes, arrays = self._sized.resolve(args, named)
             if not all(isinstance(array, np.ndarray) for array in arrays):
                 # On a device nothing is padded, and the program itself looks at its arrays.
-                route = self._exact(sizes)
-                self._used[route.sizes] = next(self._ticks)
-                results = route.program(*args, **named)
-                self.taps = route.program.taps
+                program = self._unpadded(sizes)
+                results = program(*args, **named)
+                self.taps = program.taps
                 return results
             route = self._route(sizes)
         self._used[route.sizes] = next(self._ticks)
         results = route.call(arrays)
         self.taps = route.program.taps
         return results
+
+    def submit(self, *args: Any, **named: Any) -> Pending:
+        """Begin a call, as a program of just these sizes does."""
+        sizes, _ = self._sized.resolve(args, named)
+        return self._unpadded(sizes).submit(*args, **named)
+
+    def _unpadded(self, sizes: Sizes) -> Program:
+        """The program of just these sizes, about to be used."""
+        route = self._exact(sizes)
+        self._used[route.sizes] = next(self._ticks)
+        return route.program
 
     def _known(self, args: Sequence[Any]) -> Route | None:
         """The route of arrays that fit as they are; None if they have to be looked at closer."""
@@ -231,7 +238,7 @@ class SizedProgram(Program):
         if whole == sizes:
             return self._exact(sizes, "; ".join(reasons))
         shapes = [t.shape for _, t in tree.leaves(traced[sizes].outputs)]
-        reasons.append(f"padded to {_text(self._named(whole))}")
+        reasons.append(f"padded to {sizes_text(self._named(whole))}")
         cuts = tuple(tuple(map(slice, shape)) for shape in shapes)
         route = Route(self._exact(whole).program, whole, "; ".join(reasons), cuts)
         self._routes[sizes] = route
@@ -264,7 +271,7 @@ class SizedProgram(Program):
         try:
             made = self._make(self._fn, self._with(named), self._options, self._common)
         except GraphError as problem:
-            problem.add_note(f"for {_text(named)}")
+            problem.add_note(f"for {sizes_text(named)}")
             raise
         self._remember(made)
         while len(self._plans) >= max(self.most_plans, 1):
@@ -324,14 +331,13 @@ class SizedProgram(Program):
 
         if what not in self._sized.names:
             raise self._of_one_size(f"explain({what!r})")
-        routes = [(_text(self._named(s)), route) for s, route in self._routes.items()]
+        routes = [(sizes_text(self._named(s)), route) for s, route in self._routes.items()]
         reasons = [Reason("what", r.reason or "a plan of its own", met) for met, r in routes]
         return Explanation(f"sizes of {what} in {self.name}", (), tuple(reasons))
 
     def profile(self, *args: Any, repeats: int = 20, **named: Any) -> Profile:
         sizes, arrays = self._sized.resolve(args, named)
-        profile: Profile = self._route(sizes).profiled(arrays, repeats)
-        return profile
+        return self._route(sizes).profiled(arrays, repeats)
 
     def _reported(self, args: Sequence[Any], named: Mapping[str, Any], measure: bool) -> Any:
         if not args and not named:
@@ -372,7 +378,7 @@ class SizedProgram(Program):
         raise AttributeError(f"{type(self).__name__} has no {name!r}", name=name, obj=self)
 
     def _of_one_size(self, what: str) -> GraphError:
-        met = "; ".join(map(_text, self.sizes)) or "none yet"
+        met = "; ".join(map(sizes_text, self.sizes)) or "none yet"
         return error(
             f"{self.name}: {what} belongs to the program of one size, such as "
             f"{self._example()}.{what} (sizes so far: {met})"
@@ -380,20 +386,12 @@ class SizedProgram(Program):
 
     def _example(self) -> str:
         last = self.sizes[-1:] or [dict.fromkeys(self._sized.names, 8)]
-        return f"{self.name}.at({_text(last[0])})"
+        return f"{self.name}.at({sizes_text(last[0])})"
 
     def _repr_html_(self) -> str:
-        return html.details(repr(self), "\n".join(map(_text, self.sizes)), opened=True)
+        return html.details(repr(self), "\n".join(map(sizes_text, self.sizes)), opened=True)
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name} {kind}" for name, kind in self._sized.inputs)
         plans = f"{len(self._plans)} plan{'s' * (len(self._plans) != 1)}"
         return f"SizedProgram({self.name}, {self.target.device}, {inputs}, {plans})"
-
-
-def _text(sizes: Mapping[str, int]) -> str:
-    return ", ".join(f"{name}={size}" for name, size in sizes.items())
-
-
-def _kind_of(path: str, value: Any) -> Any:
-    return value if isinstance(value, NamedType) else type_of(path, value)

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from graphc import nn, optim
 from graphc.base.dtypes import Array
+from graphc.base.locks import ESTIMATORS, free_after_fork
 from graphc.data import Batches
 from graphc.nn.initialize import seeded
 from graphc.program import Buckets, SizedProgram, compile
@@ -23,7 +24,7 @@ from graphc.sklearn.perceptron import ROWS, in_parts, moments, threads
 from graphc.sklearn.rounds import Rounds
 from graphc.trace import Tensor, spec
 
-_making = threading.Lock()
+_making = free_after_fork(threading.Lock(), ESTIMATORS)
 """Held while a module draws its weights: the generator is the process's."""
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from graphc import functions, nn
 from graphc.base.config import Config, read
 from graphc.base.dtypes import Array
+from graphc.base.locks import ESTIMATORS, free_after_fork
 from graphc.optim import Rule
 from graphc.program import Buckets, Program, compile
 from graphc.sklearn.rules import MomentumSGD, ScaledAdam
@@ -203,10 +204,7 @@ def _of(program: Program, parameters: dict[str, Array]) -> dict[str, Array]:
 
 
 _idle: OrderedDict[tuple[Network, Config], list[Workspace]] = OrderedDict()
-_lock = threading.Lock()
-os.register_at_fork(
-    before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
-)
+_lock = free_after_fork(threading.Lock(), ESTIMATORS)
 
 
 @contextmanager

@@ -137,7 +137,8 @@ def _attributes(node: Node) -> Iterator[tuple[str, str]]:
         return
     for name, value in node.op.attributes.items():
         silent = isinstance(node, KernelNode) and (name == "kernel" or value == "")
-        silent = silent or (name == "order" and value == "") or (name == "guarded" and not value)
+        silent = silent or (name == "order" and value == "")
+        silent = silent or (name in ("guarded", "part") and not value)
         if not isinstance(value, Graph) and not silent:
             yield name, _literal(value)
 

@@ -98,7 +98,8 @@ class Model(nn.Module):
         parts = [m for m in self.modules() if isinstance(m, Model)]
         key = repr((tree_flatten((args, named)), [part.training for part in parts]))
         if key not in source.graphs:
-            examples = tree_map(_example, (args, named))
+            place = next((p.device for p in source.module.parameters()), torch.device("cpu"))
+            examples = tree_map(lambda leaf: _example(leaf, place), (args, named))
             with _modes(parts):
                 source.graphs[key] = exported(source.module, *examples)
         return source.graphs[key]
@@ -205,9 +206,11 @@ def _type_or_constant(leaf: Any) -> Any:
     return f.as_tensor(leaf).value.type if isinstance(leaf, Operand) else leaf
 
 
-def _example(leaf: Any) -> Any:
+def _example(leaf: Any, place: torch.device) -> Any:
     """A tensor of a type, whose elements nobody reads."""
-    return torch.zeros(leaf.shape, dtype=TORCHS[leaf.dtype]) if isinstance(leaf, Type) else leaf
+    if not isinstance(leaf, Type):
+        return leaf
+    return torch.zeros(leaf.shape, dtype=TORCHS[leaf.dtype], device=place)
 
 
 def _traced(leaf: Any) -> Any:

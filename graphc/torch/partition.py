@@ -23,6 +23,9 @@ from graphc.torch.aten.strides import order_of, reads_strides
 from graphc.torch.interpret import apply
 from graphc.trace import Builder
 
+DEVICES = ("cpu", "cuda")
+"""Where tensors may lie."""
+
 
 class Offered(OperatorSupportBase):
     """Decides which nodes graphc takes, with reasons; `draws` allows random numbers."""
@@ -139,6 +142,6 @@ def type_of(tensor: torch.Tensor) -> Type:
 
     It raises GraphError if there is none.
     """
-    if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+    if tensor.device.type not in DEVICES or tensor.layout != torch.strided:
         raise GraphError(f"tensors on {tensor.device} of layout {tensor.layout} are not offered")
     return Type(tuple(map(_hint, tensor.shape)), dtype_of(tensor.dtype))

@@ -171,11 +171,11 @@ def _without_gradient(
 def with_layers(module: GraphModule) -> GraphModule:
     """Replace recurrent layers in Dynamo's graph by `layers`.
 
-    Packed sequences and layers on other devices stay as they are.
+    Packed sequences and layers on devices that are neither CPUs nor GPUs stay as they are.
     """
     for node in list(module.graph.nodes):
         kind = _taken(node.target, node.args) if node.op == "call_function" else None
-        if kind is not None and node.args[0].meta["example_value"].device.type == "cpu":
+        if kind is not None and node.args[0].meta["example_value"].device.type in ("cpu", "cuda"):
             node.target, node.args = layers, (kind, *node.args)
     module.recompile()
     return module

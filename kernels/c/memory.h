@@ -79,8 +79,9 @@ GRAPHC_TYPES(GRAPHC_SORT)
 #define sort(row, places, spare, n, descending) \
   GRAPHC_TYPED(sort, (row)[0])(row, places, spare, n, descending)
 
-// Philox4x32-10, word 0, as a float in [0, 1). Key (seed, number), counter (index low, index high, step, 0).
-static inline float philox(uint32_t seed, uint32_t number, uint32_t step, uint64_t index) {
+// Philox4x32-10, a word of four, as a float in [0, 1). Key (seed, number), counter (index low, index high, step, 0).
+static inline float philox(uint32_t seed, uint32_t number, uint32_t step, uint64_t index,
+                           uint32_t word) {
   uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32), c2 = step, c3 = 0;
   for (int round = 0; round < 10; round++) {
     const uint64_t first = (uint64_t)0xD2511F53u * c0, second = (uint64_t)0xCD9E8D57u * c2;
@@ -91,7 +92,8 @@ static inline float philox(uint32_t seed, uint32_t number, uint32_t step, uint64
     seed += 0x9E3779B9u;
     number += 0xBB67AE85u;
   }
-  return (float)(c0 >> 8) * 0x1p-24f;
+  const uint32_t chosen = word == 0 ? c0 : word == 1 ? c1 : word == 2 ? c2 : c3;
+  return (float)(chosen >> 8) * 0x1p-24f;
 }
-#define philox_uniform(S, D, seed, number, step, at) \
-  philox(seed, number, (uint32_t)(step), (uint64_t)(at) / (D))
+#define philox_uniform(S, D, seed, number, step, at, word) \
+  philox(seed, number, (uint32_t)(step), (uint64_t)(at) / (D), word)

@@ -18,7 +18,7 @@ from graphc.kernels.cuda.pointwise.relayout import conversion, lower_relayout
 from graphc.kernels.cuda.prefix.prefix import lower_prefix
 from graphc.kernels.cuda.prefix.sort import lower_sort
 from graphc.kernels.cuda.reduce.reduction_kernel import lower_reduce
-from graphc.kernels.cuda.shared.kernel_source import Launches
+from graphc.kernels.cuda.shared.launches import Launches
 from graphc.kernels.program.counts import check_grids
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.kernels.program.offsets import moved_inputs

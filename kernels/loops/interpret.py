@@ -100,23 +100,32 @@ class _Run:
         size = int(np.prod(counts))
         indices = np.repeat(self.indices, size, axis=0)
         registers = {name: np.repeat(x, size) for name, x in self.registers.items()}
-        numbers = left = np.tile(np.arange(size), len(self.indices))
+        left = np.tile(np.arange(size), len(self.indices))
         for axis, count in zip(reversed(loop.axes), reversed(counts), strict=True):
             indices[:, axis] += left % max(count, 1) * self._step(loop, axis)
             left = left // max(count, 1)
         extents = np.array(self.domain.extents)
         inside = (indices < extents)[:, list(loop.axes)].all(axis=1)
         # Each block has shared memory of its own; all other iterations are computed at once.
-        parts = [inside]
+        parts = [np.flatnonzero(inside)]
         if loop.kind == "block":
-            parts = list(np.flatnonzero(inside)[:, None])
+            parts = list(parts[0][:, None])
         elif _in_order(loop):
-            parts = [inside & (numbers == number) for number in range(size)]
+            parts = self.in_order(loop, indices, parts[0])
         for part in parts:
             self.body(loop, indices[part], {name: x[part] for name, x in registers.items()})
         for statement, around in walk((loop,), self.around):
             if isinstance(statement, Reduce) and ending(statement, around) == len(self.around):
                 self.end(statement)
+
+    def in_order(self, loop: Loop, indices: Array, part: Array) -> list[Array]:
+        """Which of the iterations follow each other. Those that differ along an axis by which all
+        elements that they store are apart never meet in one."""
+        stores = [s for s, _ in walk(loop.body) if isinstance(s, Store)]
+        apart = {d for d in loop.axes if all(a.strides[d] for s in stores for a in s.accesses)}
+        numbers = self.number(indices[part], [d for d in loop.axes if d not in apart])
+        order = np.argsort(numbers, kind="stable")
+        return np.split(part[order], np.flatnonzero(np.diff(numbers[order])) + 1)
 
     def end(self, reduce: Reduce) -> None:
         """The results of a reduction for all indices at which it has terms."""
@@ -322,17 +331,17 @@ def _search(run: _Run, call: Call) -> Array:
 
 
 def _philox(run: _Run, call: Call) -> Array:
-    seed, number, step, access = call.arguments
+    seed, number, step, access, word = call.arguments
     assert isinstance(seed, Literal) and isinstance(number, Literal)
-    assert isinstance(access, AffineAccess)
+    assert isinstance(access, AffineAccess) and isinstance(word, Literal)
     divisor: Any = call.settings[1]
     index = (run.place(access) // divisor).astype(np.uint64)
-    word = np.uint32
-    zeros = np.zeros(len(index), word)
-    counted = zeros + run.argument(step).astype(np.int32).view(word)
-    counter = index.astype(word), (index >> np.uint64(32)).astype(word), counted, zeros
-    drawn = philox(counter, (int(seed.value), int(number.value)))[0]
-    uniform: Array = (drawn >> word(8)).astype(np.float32) * np.float32(2.0**-24)
+    u32 = np.uint32
+    zeros = np.zeros(len(index), u32)
+    counted = zeros + run.argument(step).astype(np.int32).view(u32)
+    counter = index.astype(u32), (index >> np.uint64(32)).astype(u32), counted, zeros
+    drawn = philox(counter, (int(seed.value), int(number.value)))[int(word.value)]
+    uniform: Array = (drawn >> u32(8)).astype(np.float32) * np.float32(2.0**-24)
     return uniform
 
 

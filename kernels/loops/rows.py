@@ -14,9 +14,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TypeGuard
 
+from graphc.base.cached import cached_property
 from graphc.ir import Graph, Node, Value
 from graphc.ir.graph import remembered
 from graphc.kernels.loops.language import Alloc, Loop, Nest, Step, walk

@@ -22,7 +22,8 @@ does a reduction, `reduce sum x_ over i1 in 1%16`, whose result may be an elemen
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from graphc.base.errors import GraphError
@@ -64,21 +65,36 @@ INDENT = "  "
 
 def nest_text(nest: Nest) -> str:
     """The text of a nest, a line for each step."""
-    lines = [f"nest {nest.domain.extents}{_lanes(nest.domain)}"]
-    lines += (_memory_text(m, m.name, m.size) for m in nest.memory)
-    return "\n".join([*lines, *_lines(nest.body, "", {})])
+    return _text(nest, {})
 
 
 def form_of(nest: Nest) -> str:
     """The text with numbers for the names of memory and registers, without the sizes of memory and,
     of a single axis, its extent: a function is given these. Nests of one form do the same to other
     arrays."""
+    memory = tuple(replace(m, size=0) for m in nest.memory)
+    domain = nest.domain
+    if domain.rank == 1:
+        domain = replace(domain, extents=())
+    return _text(replace(nest, domain=domain, memory=memory), _numbers(nest))
+
+
+def form_with_arguments(nest: Nest, arguments: Sequence[str]) -> str:
+    """The text with numbers for names, those of memory by its place among a function's `arguments`.
+    Nests of one such form do the same to the same arguments."""
+    places = {name: f"argument{i}" for i, name in enumerate(arguments)}
+    return _text(nest, _numbers(nest) | places)
+
+
+def _numbers(nest: Nest) -> dict[str, str]:
+    """Numbers for the names of memory and registers."""
     registers = (r.name for s in nest.statements for r in s.results)
-    own = (m.name for m in nest.memory)
-    names = {name: f"_{i}" for i, name in enumerate((*own, *registers))}
-    extents = nest.domain.extents if nest.domain.rank != 1 else ""
-    lines = [f"nest {extents}{_lanes(nest.domain)}"]
-    lines += (_memory_text(m, names[m.name], 0) for m in nest.memory)
+    return {name: f"_{i}" for i, name in enumerate((*(m.name for m in nest.memory), *registers))}
+
+
+def _text(nest: Nest, names: Names) -> str:
+    lines = [f"nest {nest.domain.extents}{_lanes(nest.domain)}"]
+    lines += (_memory_text(m, names.get(m.name, m.name)) for m in nest.memory)
     return "\n".join([*lines, *_lines(nest.body, "", names)])
 
 
@@ -90,10 +106,10 @@ def _lanes(domain: Domain) -> str:
     return f" lanes {domain.lane} by {domain.width}" if domain.lane is not None else ""
 
 
-def _memory_text(memory: Memory, name: str, size: int) -> str:
+def _memory_text(memory: Memory, name: str) -> str:
     elements = f" = {memory.elements.hex()}" if memory.elements is not None else ""
     mark = " written" if memory.written else ""
-    return f"memory {name} : {memory.dtype}[{size}]{mark}{elements}"
+    return f"memory {name} : {memory.dtype}[{memory.size}]{mark}{elements}"
 
 
 def _lines(body: Iterable[Step], indent: str, names: Names) -> Iterator[str]:

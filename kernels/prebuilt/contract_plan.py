@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 
+from graphc.base.cached import cached_property
 from graphc.base.target import LANES, Target
 from graphc.kernels.cpu.contract.sum_loops import SumLoops
 from graphc.kernels.prebuilt.contract_pairs import Pair

@@ -155,13 +155,13 @@ class InstructionWriter(PlaceWriter):
 
     def _philox(self, call: Call) -> None:
         _, divisor = call.settings
-        seed, number, step, access = call.arguments
-        assert isinstance(access, AffineAccess)
+        seed, number, step, access, word = call.arguments
+        assert isinstance(access, AffineAccess) and isinstance(word, Literal)
         assert isinstance(seed, Literal) and isinstance(number, Literal)
         axes = self._axes_of_index(access)
         index = self._value("i64", INDEX, (self._index(access),), axes, (_whole(divisor),))
         ((name, _),) = call.results
-        settings = int(seed.value), int(number.value)
+        settings = int(seed.value), int(number.value), int(word.value)
         operands = (index, self._operand(step))
         self._places[name] = self._value("f32", PHILOX, operands, self._axes_of(name), settings)
         self._kinds[name] = "f32"

@@ -220,7 +220,7 @@ inline void search(const State& state, const Step& step) {
   }
 }
 
-// Operands: the element's number, the step. Settings: seed, number.
+// Operands: the element's number, the step. Settings: seed, number, word.
 inline void philox(const State& state, const Step& step) {
   const Place index = state.places[step.operand(0)], count = state.places[step.operand(1)];
   float* const to = (float*)state.places[step.result()].at;
@@ -230,7 +230,8 @@ inline void philox(const State& state, const Step& step) {
     vec<int32_t> t;
     __builtin_memcpy(&i, index.at + r * index.step, sizeof i);
     __builtin_memcpy(&t, count.at + r * count.step, sizeof t);
-    graphc::store(to + r * W, philox(uint32_t(step.settings[0]), uint32_t(step.settings[1]), t, i));
+    graphc::store(to + r * W, philox(uint32_t(step.settings[0]), uint32_t(step.settings[1]), t, i,
+                                     int(step.settings[2])));
   }
 }
 }  // namespace graphc::strips

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Literal
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol
 
+from graphc.base.cached import cached_property
 from graphc.ir import Node, Value
 from graphc.kernels.program.calls import Call
 from graphc.kernels.program.form import Form, canonical_text, filled, wrapped
@@ -173,13 +173,11 @@ class Kernel:
         return canonical_text(self.text) if self.call is None else repr((self.call, self.choice))
 
     @cached_property
-    def canonical_device_functions(self) -> str:
-        """The canonical text of its device functions, with all else that a joined launch prints of
-        them."""
+    def part_form(self) -> Hashable:
+        """All that a joined launch prints of it, by any names."""
         assert self.device_functions is not None, f"{self.name} may be part of a launch"
-        text = canonical_text(self.device_functions.text)
-        unnamed = [replace(launch, symbol="") for launch in self.joined_launches]
-        return repr((text, self.device_functions.headers, unnamed, self.resident_bytes))
+        unnamed = tuple(replace(launch, symbol="") for launch in self.joined_launches)
+        return self.device_functions.form, unnamed, self.resident_bytes
 
     def named(self, form: Form, where: str) -> Kernel:
         """The kernel of a node, from that of the node's `form`; `where` is the node's place in the
@@ -202,6 +200,29 @@ class Kernel:
         )
 
 
+class Section(Protocol):
+    """Lines of a kernel's text as a value, which is printed in each text that has it."""
+
+    @property
+    def lines(self) -> Sequence[str]:
+        """The lines, with holes for names."""
+
+    @property
+    def form(self) -> Hashable:
+        """What it computes, by any names; None where only the lines say that."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """Lines that a template prints, whose loops are its own."""
+
+    lines: tuple[str, ...]
+
+    @property
+    def form(self) -> None:
+        """None: the lines say what they compute."""
+
+
 @dataclass(frozen=True)
 class DeviceFunctions:
     """A kernel's launches as device functions, to be called as parts of a joined launch.
@@ -213,13 +234,32 @@ class DeviceFunctions:
 
     headers: tuple[str, ...]
     """Headers to include."""
-    text: str
-    """The contents of the kernel's namespace, with holes for names."""
+    definitions: tuple[tuple[str, ...], ...] = field(compare=False, repr=False)
+    """The lines of what the functions use; where all functions are loops, it follows from these."""
+    functions: tuple[Section, ...] = field(compare=False, repr=False)
+    """The functions of the launches, which the kernel's own text has too."""
     resident: tuple[int, ...] = ()
     """For each launch, the least number of blocks that a multiprocessor must hold; 0 for any."""
     launches: tuple[GridLaunch, ...] = ()
     """For a kernel that draws tickets: launches without tickets that give the same bits. Empty if
     the kernel's own launches are used."""
+
+    @property
+    def text(self) -> str:
+        """The contents of the kernel's namespace, with holes for names."""
+        sections = (*self.definitions, *(function.lines for function in self.functions))
+        return "\n\n".join("\n".join(lines) for lines in sections if lines)
+
+    @property
+    def printed(self) -> DeviceFunctions:
+        """The same with functions that are text, for files."""
+        return replace(self, functions=tuple(Text(tuple(f.lines)) for f in self.functions))
+
+    @property
+    def form(self) -> Hashable:
+        """What the functions compute, by any names."""
+        forms = tuple(function.form for function in self.functions)
+        return self.headers, forms if None not in forms else canonical_text(self.text)
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
+from graphc.base.cached import cached_property
 from graphc.ir import Graph, Node, Type, Value
 from graphc.ir.graph import remembered
 from graphc.ir.sections import Sections

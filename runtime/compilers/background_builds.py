@@ -15,8 +15,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from graphc.base import locks
 from graphc.base.cores import usable_cores
 from graphc.base.errors import CompileError
+from graphc.base.locks import free_after_fork
 from graphc.runtime.compilers import cache
 from graphc.runtime.compilers.compiler import BackgroundThread, Jobs
 from graphc.runtime.compilers.translation_units import KernelBuilder, PendingKernel
@@ -64,7 +66,7 @@ class BackgroundBuilds:
     """The queue of a process."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = free_after_fork(threading.Lock(), locks.BUILDS)
         self._waiting: dict[tuple[str, str], _Order] = {}
         self._running: dict[tuple[str, str], _Order] = {}
         self._workers: list[BackgroundThread] = []
@@ -90,11 +92,15 @@ class BackgroundBuilds:
             self._start()
 
     def hurry(self, keys: Collection[str]) -> None:
-        """Let these kernels be built first; somebody waits for them."""
+        """Let these kernels be built first; somebody waits for them. Where the system refuses
+        threads, this builds all that waits."""
         with self._lock:
             for order in self._waiting.values():
                 order.urgent |= order.kernel.key in keys
             self._start()
+            refused = not self._workers
+        if refused:
+            self._work()
 
     def end(self) -> None:
         """Drop all orders, and terminate the compilers."""
@@ -111,32 +117,33 @@ class BackgroundBuilds:
         with self._lock:
             self._jobs = Jobs(in_background=True)
 
-    def before_fork(self) -> None:
-        """Keep the queue as it is while the process is duplicated."""
-        self._lock.acquire()
-
-    def after_fork_in_parent(self) -> None:
-        """Go on."""
-        self._lock.release()
-
     def after_fork_in_child(self) -> None:
         """Build here too what the parent's threads, which a child lacks, are building."""
         self._waiting.update(self._running)
         self._running.clear()
         self._workers.clear()
-        self._jobs, self._lock = Jobs(in_background=True), threading.Lock()
+        self._jobs = Jobs(in_background=True)
 
     def _start(self) -> None:
         """Start as many threads as there are cores and orders. The lock is held."""
         while len(self._workers) < min(usable_cores(), len(self._waiting)):
             worker = BackgroundThread(self._work, "graphc-background", self._jobs)
+            if not worker.try_start():
+                return
             self._workers.append(worker)
-            worker.start()
 
     def _work(self) -> None:
-        """What a thread does: build until nothing is left, or the process ends."""
+        """Build until nothing is left, or the process ends."""
         while unit := self._next_unit():
-            self._build(unit)
+            try:
+                self._build(unit)
+            except BaseException:  # an interrupt of the caller of `hurry`
+                with self._lock:
+                    for order in unit:
+                        place = str(order.builder.folder), order.kernel.key
+                        if self._running.pop(place, None):
+                            self._waiting[place] = order
+                raise
 
     def _next_unit(self) -> list[_Order]:
         with self._lock:
@@ -170,34 +177,37 @@ class BackgroundBuilds:
                 addresses = {kernel.key: builder.address(kernel) for kernel in kernels}
         except CompileError as error:
             errors = {kernel.key: error for kernel in kernels}
+        except Exception as problem:  # such as a lack of memory: whoever waits is to know
+            refused = CompileError(f"kernels cannot be built in the background: {problem!r}")
+            errors = {kernel.key: refused for kernel in kernels}
         if errors and len(unit) > 1 and not self._jobs.ended:
             for order in unit:
                 self._build([order])
             return
-        customers = self._finish(unit)
-        for customer in customers:
-            if addresses:
-                customer.built(addresses)
-            for failed, why in errors.items():
-                if self._jobs.ended:
-                    customer.dropped(failed)
-                else:
-                    customer.failed(failed, why)
+        told: dict[int, Customer] = {}
+        while customers := self._untold(unit, told):
+            for customer in customers:
+                told[id(customer)] = customer
+                if addresses:
+                    customer.built(addresses)
+                for failed, why in errors.items():
+                    if self._jobs.ended:
+                        customer.dropped(failed)
+                    else:
+                        customer.failed(failed, why)
 
-    def _finish(self, unit: Sequence[_Order]) -> list[Customer]:
-        """Take the unit off the list of what is being built; returns who has ordered any of it."""
+    def _untold(self, unit: Sequence[_Order], told: Mapping[int, Customer]) -> list[Customer]:
+        """Those who have ordered any of a unit that has been built, and are not told yet. If there
+        are none, the unit is taken off the list of what is being built: not before, since the
+        child of a fork builds what is on the list, and tells those who wait there."""
         with self._lock:
-            for order in unit:
+            found = {id(c): c for order in unit for c in order.existing() if id(c) not in told}
+            for order in unit if not found else ():
                 self._running.pop((str(order.builder.folder), order.kernel.key), None)
-            found = {id(c): c for order in unit for c in order.existing()}
         return list(found.values())
 
 
 BUILDS = BackgroundBuilds()
 """The queue of this process."""
 
-os.register_at_fork(
-    before=BUILDS.before_fork,
-    after_in_parent=BUILDS.after_fork_in_parent,
-    after_in_child=BUILDS.after_fork_in_child,
-)
+os.register_at_fork(after_in_child=BUILDS.after_fork_in_child)

@@ -28,6 +28,7 @@ from typing import Any
 
 from graphc.base.config import cache_dir, cache_limit, compile_seconds
 from graphc.base.errors import CompileError
+from graphc.base.locks import NOTES, free_after_fork
 
 KINDS = ("cpu", "cuda", "sim", "choices", "plans")
 """The folders of the cache."""
@@ -214,7 +215,7 @@ class _Cache:
     """The cache's growth in this process."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = free_after_fork(threading.Lock(), NOTES)
         self.grown = 0
         """Bytes added since the size was last checked."""
         self.sizes: dict[Path, int] = {}

@@ -22,7 +22,7 @@ import signal
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -30,6 +30,7 @@ from typing import TypeVar
 from graphc.base.config import compile_seconds
 from graphc.base.cores import usable_cores
 from graphc.base.errors import CompileError
+from graphc.base.messages import log
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -129,14 +130,35 @@ os.register_at_fork(after_in_child=_alive.leave_to_parent)
 
 class BackgroundThread(threading.Thread):
     """Calls a function in the background. Its compilers are terminated when waiting for it is
-    interrupted, and when the interpreter ends."""
+    interrupted, and when the interpreter ends. Where the system refuses threads, `start` calls the
+    function itself."""
 
     def __init__(self, function: Callable[[], object], name: str, jobs: Jobs | None = None) -> None:
         super().__init__(name=name, daemon=True)
         self._function, self._jobs = function, jobs or Jobs()
         self._over = threading.Event()
 
+    def start(self) -> None:
+        """Begin to call the function."""
+        if not self.try_start():
+            before = _here.jobs
+            try:
+                self.run()
+            finally:
+                _here.jobs = before
+
+    def try_start(self) -> bool:
+        """Begin to call the function, unless the system refuses a thread; returns whether it has
+        not."""
+        try:
+            super().start()
+        except RuntimeError as refused:
+            log("info", f"{self.name}: the system refuses a thread: {refused}")
+            return False
+        return True
+
     def run(self) -> None:
+        """Call the function; the thread does this."""
         _here.jobs = self._jobs
         atexit.register(self.end)
         _alive.threads.add(self)
@@ -188,9 +210,9 @@ def side_by_side(function: Callable[[S], T], items: Iterable[S]) -> list[T]:
     count = min(usable_cores(), len(todo))
     threads = [BackgroundThread(work, "graphc-build", jobs) for _ in range(count)]
     with _here.jobs.including(jobs):
-        for thread in threads:
-            thread.start()
         try:
+            for thread in threads:
+                thread.start()
             for thread in threads:
                 thread.finish()
         except BaseException:
@@ -210,16 +232,19 @@ def run(command: list[str], scratch: Path | None = None) -> subprocess.Completed
     if jobs.in_background and (nice := shutil.which("nice")):
         begin = [nice, "-n", LEAST_PRIORITY, *begin]
     with _watch() as watched:
-        process = subprocess.Popen(
-            [*begin, *command],
-            stdin=watched,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            env={**os.environ, "LC_ALL": "C", **({"TMPDIR": str(scratch)} if scratch else {})},
-            process_group=0,
-        )
+        try:
+            process = subprocess.Popen(
+                [*begin, *command],
+                stdin=watched,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                env={**os.environ, "LC_ALL": "C", **({"TMPDIR": str(scratch)} if scratch else {})},
+                process_group=0,
+            )
+        except OSError as error:
+            raise _not_started(error, command) from None
         with process:
             try:
                 with jobs.including(process):
@@ -275,7 +300,10 @@ def _version(command: tuple[str, ...]) -> str:
 def _watch() -> Iterator[int]:
     """The reading end of a pipe whose other end stays open within the block, in this process
     alone."""
-    watched, watch = os.pipe()
+    try:
+        watched, watch = os.pipe()
+    except OSError as error:
+        raise _not_started(error, ()) from None
     _alive.watches.add(watch)
     try:
         yield watched
@@ -283,6 +311,11 @@ def _watch() -> Iterator[int]:
         _alive.watches.discard(watch)
         os.close(watched)
         os.close(watch)
+
+
+def _not_started(error: OSError, command: Sequence[str]) -> CompileError:
+    said = f"\ncommand: {shlex.join(command)}" if command else ""
+    return CompileError(f"the compiler cannot be started: {error.strerror}{said}")
 
 
 def _pop(items: deque[T]) -> T | None:

@@ -109,7 +109,7 @@ def _begin_own() -> None:
             _built()
 
     if _caller_flags() and compiler_or_none() is not None:
-        BackgroundThread(build_own, "graphc-own-player", Jobs(in_background=True)).start()
+        BackgroundThread(build_own, "graphc-own-player", Jobs(in_background=True)).try_start()
 
 
 def _sources() -> Iterator[CppSource]:

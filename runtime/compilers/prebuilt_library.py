@@ -13,9 +13,9 @@ import contextlib
 import ctypes
 import hashlib
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
+from graphc.base.cached import cached_property
 from graphc.base.config import cache_dir
 from graphc.base.errors import CompileError
 from graphc.runtime.compilers import cache, shipped
@@ -124,7 +124,7 @@ class _Building:
         if self._identity not in _begun:
             thread = BackgroundThread(build, "graphc-prebuilt", Jobs(in_background=True))
             _begun[self._identity] = thread
-            thread.start()
+            thread.try_start()
 
     @property
     def _identity(self) -> tuple[str, ...]:

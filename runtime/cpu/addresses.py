@@ -32,12 +32,14 @@ class HostArena:
         if self.address and nbytes <= self.memory.nbytes:
             return
         try:
-            self.memory = aligned_empty((nbytes,), np.uint8)
+            memory = aligned_empty((nbytes,), np.uint8)
         except MemoryError:
             raise RunError(
                 f"out of memory: the work arena needs {nbytes} bytes; the state is unchanged"
             ) from None
-        self.address = self.memory.ctypes.data
+        self.address = 0  # an interrupt must not leave the address of memory that is freed
+        self.memory = memory
+        self.address = memory.ctypes.data
 
 
 ARENA = HostArena()

@@ -199,15 +199,17 @@ class CpuExecutable:
         with HOST:
             self._bind(inputs)
             before = self._snapshot()
-            for _ in range(1 + repeats):
-                begin = time.perf_counter_ns()
-                outputs = self._bind(inputs)
-                try:
+            try:
+                for _ in range(1 + repeats):
+                    begin = time.perf_counter_ns()
+                    outputs = self._bind(inputs)
                     self._player.play(self._bases)
                     spent.append((time.perf_counter_ns() - begin) / 1000)
-                finally:
                     self._restore(before)
-                del outputs  # alive until here: the kernels write them
+                    del outputs  # alive until here: the kernels write them
+            except BaseException:  # also an interrupt while the state is restored
+                self._restore(before)
+                raise
         return spent[1:]
 
     def timeline(self, inputs: Sequence[Array]) -> list[tuple[int, float, float]]:
@@ -230,11 +232,13 @@ class CpuExecutable:
         with HOST:
             outputs = self._bind(inputs)
             before = self._snapshot()
-            for _ in range(1 + repeats):
-                try:
+            try:
+                for _ in range(1 + repeats):
                     times.append(player.play_timed(self._bases).T)
-                finally:
                     self._restore(before)
+            except BaseException:  # also an interrupt while the state is restored
+                self._restore(before)
+                raise
             del outputs  # alive until here: the kernels write them
         return times
 
@@ -270,9 +274,10 @@ class CpuExecutable:
     def _swap(self) -> None:
         """Let the compiled kernels that are there by now play from here on. HOST is held."""
         while self._finished:
-            name, address = self._finished.pop()
+            name, address = self._finished[-1]
             self.functions[name] = address
             self._player.replace(name, address)
+            self._finished.remove((name, address))  # last: an interrupt leaves it for the next call
 
     def _bind(self, inputs: Sequence[Array]) -> list[Array]:
         """New outputs for a call; sets the base addresses, brings the state to the host, and lets

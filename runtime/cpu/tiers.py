@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from graphc.base.errors import CompileError
+from graphc.base.locks import NOTES, free_after_fork
 from graphc.base.messages import log
 from graphc.base.target import Target
 from graphc.ir import Graph, Node
@@ -41,6 +42,9 @@ ALIGNMENT = 64
 """Bytes of whose multiples descriptions have their addresses."""
 LISTED = 4
 """Kernels that a note names."""
+
+_told = threading.Condition(free_after_fork(threading.RLock(), NOTES))
+"""Held while somebody is told of kernels that were compiled."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +178,6 @@ class KernelFunctions:
         """The addresses of descriptions, by the kernel's name."""
         self.finished: list[tuple[str, int]] = []
         """Names and addresses of compiled kernels that are to replace prebuilt functions."""
-        self._told = threading.Condition()
         self._pending: dict[str, list[str]] = {}
         self._errors: list[CompileError] = []
         if first.prebuilt:
@@ -204,19 +207,19 @@ class KernelFunctions:
     def wait(self) -> None:
         """Wait until all kernels are compiled. Raises CompileError if one is not."""
         BUILDS.hurry(set(self._pending))
-        with self._told:
+        with _told:
             while self._pending and not self._errors:
-                self._told.wait(0.2)
+                _told.wait(0.2)
         if self._errors:
             raise self._errors[0]
 
     def built(self, addresses: Mapping[str, int]) -> None:
         """Take the addresses of compiled kernels by their keys."""
-        with self._told:
+        with _told:
             for key, address in addresses.items():
                 self.finished += [(name, address) for name in self._pending.pop(key, ())]
             left = sum(map(len, self._pending.values()))
-            self._told.notify_all()
+            _told.notify_all()
         count = len(self.first.prebuilt)
         log("info", f"tiers: {count - left} of {count} kernels of {self.name} were compiled")
 
@@ -231,9 +234,9 @@ class KernelFunctions:
         self._fail(CompileError(f"{self.name}: the compilers were ended"))
 
     def _fail(self, error: CompileError) -> None:
-        with self._told:
+        with _told:
             self._errors.append(error)
-            self._told.notify_all()
+            _told.notify_all()
 
     def _compiled(
         self, kernels: Mapping[str, Kernel], wheres: Mapping[str, object] | None

@@ -10,9 +10,9 @@ import ctypes
 import importlib
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
-from functools import cached_property
 from typing import Any
 
+from graphc.base.cached import cached_property
 from graphc.base.errors import CompileError
 from graphc.ir.state import ALIGNMENT
 from graphc.kernels.program.calls import CallMatrix, Product

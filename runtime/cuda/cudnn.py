@@ -13,12 +13,12 @@ import ctypes
 import importlib
 from collections.abc import Callable, Iterator, Sequence
 from ctypes import byref, c_bool, c_char, c_char_p, c_float, c_int, c_int64, c_size_t, c_void_p
-from functools import cached_property
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from graphc.base.cached import cached_property
 from graphc.base.errors import CompileError
 from graphc.ir.state import ALIGNMENT
 from graphc.kernels.program.calls import CallTensor, Convolution, PointwiseStep

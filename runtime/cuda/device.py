@@ -21,9 +21,11 @@ import numpy as np
 from graphc.base.config import cubins
 from graphc.base.dtypes import Array
 from graphc.base.errors import CompileError, RunError
-from graphc.base.locks import new_lock
+from graphc.base.interrupts import INTERRUPTS
+from graphc.base.locks import FINDING, free_after_fork, new_lock
 from graphc.ir import ROW_MAJOR, Layout, Type
 from graphc.ir.state import StateBuffer, elements, stored
+from graphc.runtime.cuda.blocks import Blocks
 from graphc.runtime.cuda.compile import find_compiler
 from graphc.runtime.cuda.staging import Staging
 
@@ -49,9 +51,11 @@ class Device:
     ) -> None:
         self.driver, self.name, self.ordinal = driver, name, ordinal
         self.declares, self.captures = declares, captures
+        self.is_visible = not declares
+        """Whether other libraries can read its memory, which is a GPU's."""
         self.lock = new_lock()
         self.streams: list[Any] = []
-        self.arena = DeviceArena(driver)
+        self.arena, self.blocks = DeviceArena(driver), Blocks(driver, self.streams)
         self._process = os.getpid()
         self._retired: deque[Any] = deque()
         driver.init()
@@ -138,18 +142,26 @@ class Device:
 
 
 class Entered:
-    """The block in which a device is entered. (Not a generator: a small step takes only some
-    microseconds in all.)"""
+    """The block in which a device is entered. Ctrl-C waits for its end, so that no step is issued
+    in part. (Not a generator: a small step takes only some microseconds in all.)"""
 
     def __init__(self, device: Device) -> None:
         self._device = device
 
     def __enter__(self) -> None:
-        self._device.enter()
+        INTERRUPTS.begin()
+        try:
+            self._device.enter()
+        except BaseException:
+            INTERRUPTS.end()
+            raise
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        self._device.leave()
-        self._device.convert_error(error)
+        try:
+            self._device.leave()
+            self._device.convert_error(error)
+        finally:
+            INTERRUPTS.end()
 
 
 class DeviceArena:
@@ -208,7 +220,7 @@ class DeviceCopy:
             self.version = buffer.version
 
 
-_LOCK = threading.Lock()
+_LOCK = free_after_fork(threading.Lock(), FINDING)
 
 
 @functools.cache

@@ -14,9 +14,10 @@ import struct
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cached_property, partialmethod
+from functools import partialmethod
 from typing import Any
 
+from graphc.base.cached import cached_property
 from graphc.base.errors import RunError
 from graphc.kernels.program.kernel import TensorMap
 from graphc.runtime.cuda.compile import Usage, compile_cuda

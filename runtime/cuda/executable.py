@@ -70,13 +70,14 @@ class CudaExecutable(CudaPlayer):
     threads = 1
     """Threads of the host."""
 
-    def run_checked(self, inputs: Sequence[Input]) -> list[Array]:
+    def run_checked(self, inputs: Sequence[Input]) -> list[Any]:
         """As `run`, one launch at a time; raises RunError at the first NaN in an input, in state or
         in a value that a kernel writes. Then the state is as before the call."""
         refuse_reentry(self.plan.name)
         with self.device.entered():
+            block = self.new_block()
             measure.run_checked(self, inputs)
-            return self.fetch(self.collect())
+            return self.results(self.collect(), block)
 
     def profile(self, inputs: Sequence[Input], repeats: int = 20) -> list[Timing]:
         """The times of each launch and copy by the device's events, in the plan's order.
@@ -94,9 +95,10 @@ class CudaExecutable(CudaPlayer):
         refuse_reentry(self.plan.name)
 
         def play() -> None:
+            block = self.new_block()
             self.prepare(inputs)
             self._play()
-            self.fetch(self.collect())
+            self.results(self.collect(), block)
 
         with self.device.entered():
             return measure.calls(self, play, repeats)

@@ -21,7 +21,9 @@ from graphc.base.messages import log
 from graphc.ir import Graph
 from graphc.ir.state import StateBuffer
 from graphc.parallel.group import Group
+from graphc.runtime.cuda.blocks import Block
 from graphc.runtime.cuda.device import Device
+from graphc.runtime.cuda.device_array import DeviceArray, arrays_in
 from graphc.runtime.cuda.foreign import ForeignArray, foreign_array
 from graphc.runtime.cuda.launches import (
     Addresses,
@@ -31,7 +33,13 @@ from graphc.runtime.cuda.launches import (
     compile_kernels,
 )
 from graphc.runtime.cuda.nccl import communicator
-from graphc.runtime.cuda.reservation import arena_bytes, output_span, reserve, reserve_memory
+from graphc.runtime.cuda.reservation import (
+    arena_bytes,
+    out_of_memory,
+    output_span,
+    reserve,
+    reserve_memory,
+)
 from graphc.runtime.cuda.slot import Slot
 from graphc.runtime.plan.plan import Launch, Loop, Plan, Record
 from graphc.runtime.plan.unroll import WrittenOut, unrolled
@@ -44,13 +52,18 @@ SLOTS = 2
 
 
 class Results:
-    """The outputs of one call, in flight to the host."""
+    """The outputs of one call, in flight to the host, or `arrays` that stay on the device."""
 
-    def __init__(self, executable: CudaPlayer, slot: Slot) -> None:
-        self._executable, self._slot = executable, slot
-        self._arrays: list[Array] | None = None
+    def __init__(self, executable: CudaPlayer, slot: Slot, arrays: list[Any] | None = None) -> None:
+        self._executable, self._slot, self._arrays = executable, slot, arrays
 
-    def read(self) -> list[Array]:
+    def done(self) -> bool:
+        """Return whether `read` returns without waiting for the call."""
+        executable = self._executable
+        with executable.device.entered():
+            return self._arrays is not None or self._slot.ended()
+
+    def read(self) -> list[Any]:
         """The outputs as new arrays. Waits for the call to end."""
         executable = self._executable
         with executable.device.entered():  # another thread may read this to use the slot again
@@ -84,7 +97,7 @@ class CudaPlayer:
         self.plan, self.device, self.graph = plan, device, graph
         self.steps = unrolled(plan)
         self.buffers = [state[b.value.name] for b in plan.state]
-        self._replay = replay and device.captures
+        self._replay, self._keeps = replay and device.captures, False
         self._needed, self._outputs = arena_bytes(plan), output_span(plan)
         early = config.early_launch() and device.driver.begins_early
         images = compile_kernels(plan, device)
@@ -107,7 +120,12 @@ class CudaPlayer:
         self._bound_to, self._current = 0, False
         weakref.finalize(self, device.retire, self._kept).atexit = False
 
-    def run(self, inputs: Sequence[Input]) -> list[Array]:
+    def keep_results(self) -> None:
+        """From now on let `run` and `submit` return arrays that stay on the device, without
+        waiting."""
+        self._keeps = True
+
+    def run(self, inputs: Sequence[Input]) -> list[Any]:
         """One call: returns the outputs as new arrays and updates the state on the device.
 
         The inputs are C-contiguous with the shapes and dtypes of `plan.inputs`, in host memory or,
@@ -115,16 +133,43 @@ class CudaPlayer:
         """
         self._begin()
         with self.device.entered():
-            return self.fetch(self._submit(inputs))
+            block = self.new_block()
+            return self.results(self._submit(inputs), block)
 
     def submit(self, inputs: Sequence[Input]) -> Results:
         """As `run`, without waiting for the device."""
         self._begin()
         with self.device.entered():
+            block = self.new_block()
             slot = self._submit(inputs)
+            if block is not None:
+                return Results(self, slot, self.results(slot, block))
             results = Results(self, slot)
             slot.results = weakref.ref(results)
             return results
+
+    def new_block(self) -> Block | None:
+        """Memory for the outputs of a call, if they stay on the device, which is entered. Raises
+        RunError if there is none left."""
+        if not self._keeps:
+            return None
+        start, stop = self._outputs
+        try:
+            return self.device.blocks.take(stop - start)
+        except self.device.driver.MemoryError:
+            raise out_of_memory(self.plan, self.device) from None
+
+    def results(self, slot: Slot, block: Block | None) -> list[Any]:
+        """The outputs of the last call: from its slot, once they have arrived, or copied to a block
+        without waiting. The device is entered."""
+        if block is None:
+            return self.fetch(slot)
+        device, (start, stop) = self.device, self._outputs
+        if stop > start:
+            address = device.arena.address + start
+            device.driver.memcpy_dtod_async(block.address, address, stop - start, device.streams[0])
+        types = [(b.place.start - start, b.value.type) for b in self.plan.outputs]
+        return arrays_in(device, device.blocks.holder(block), types)
 
     def _begin(self) -> None:
         """Do what must precede locking this device: the locks of others may be taken here."""
@@ -147,6 +192,9 @@ class CudaPlayer:
     def foreign(self, value: Any, name: str) -> ForeignArray | None:
         """An array of another library on the device, as an input; None if it is on the host. Raises
         GraphError if it cannot be used."""
+        if isinstance(value, DeviceArray):
+            here = value.lies_on(self.device)
+            return ForeignArray(value.address, value.shape, value.dtype, value) if here else None
         handle = int(self.device.streams[0].handle)
         return foreign_array(value, name, self.device.ordinal, handle)
 
@@ -257,11 +305,12 @@ class CudaPlayer:
         return captured
 
     def collect(self, foreign: Sequence[ForeignArray] = ()) -> Slot:
-        """Issue the copy of the outputs to the host on stream 0; returns their slot."""
+        """Issue the copy of the outputs to the host on stream 0, unless they stay; returns their
+        slot."""
         stream = self.device.streams[0]
         slot = self._kept.free_slot()
         start, stop = self._outputs
-        if stop > start:
+        if stop > start and not self._keeps:
             address = self.device.arena.address + start
             self.device.driver.memcpy_dtoh_async(slot.memory, address, stream)
         slot.done.record(stream)

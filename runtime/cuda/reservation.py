@@ -62,6 +62,9 @@ def reserve_memory(plan: Plan, state: Sequence[StateBuffer], device: Device) -> 
     if arena_bytes(plan) > arena.nbytes:
         needed += arena_bytes(plan) - arena.nbytes
     if needed > free:
+        device.blocks.trim()
+        free, _ = device.driver.mem_get_info()
+    if needed > free:
         raise out_of_memory(plan, device)
     reserve(plan, device)
     try:

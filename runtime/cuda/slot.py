@@ -54,6 +54,10 @@ class Slot:
         self._filled = True
         self._driver.memcpy_htod_async(arena + self._start, self._staged, stream)
 
+    def ended(self) -> bool:
+        """Return whether the call has ended."""
+        return not self.busy or bool(self.done.query())
+
     def finish(self) -> None:
         """Wait for the end of the call."""
         if self.busy:

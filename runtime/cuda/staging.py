@@ -7,11 +7,11 @@ halves lets the host write one while the device still reads the other.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor, wait
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from graphc.base.cached import cached_property
 from graphc.base.cores import usable_cores
 from graphc.base.dtypes import Array
 from graphc.ir.state import ALIGNMENT

@@ -18,7 +18,7 @@ from graphc.kernels.program.calls import (
     PointwiseStep,
     Product,
 )
-from graphc.kernels.program.kernel import DeviceFunctions, GridLaunch, Kernel, TensorMap
+from graphc.kernels.program.kernel import DeviceFunctions, GridLaunch, Kernel, TensorMap, Text
 from graphc.kernels.program.message import Message
 from graphc.runtime.plan.plan import (
     Binding,
@@ -44,6 +44,7 @@ _CLASSES: tuple[type[Any], ...] = (
     Plan, Binding, LoopCarry, Copy, Estimate, GridLaunch, Kernel, Launch, Layout, Link, Loop, Move,
     Range, Record, Stack, TensorMap, Type, Value, Wait, Where, CallMatrix, CallTensor, Convolution,
     DeviceFunctions, JoinedLaunch, LaunchPart, Message, PointwiseStep, Product, RepeatedParts,
+    Text,
 )
 # fmt: on
 _TUPLE, _DICT = len(_CLASSES), len(_CLASSES) + 1
@@ -52,13 +53,16 @@ _NAMES = tuple(tuple(f.name for f in fields(cls)) for cls in _CLASSES)
 
 
 def encoded(value: Any) -> Any:
-    """A plan, or a part of one, as data for `json`. Raises TypeError for anything else."""
+    """A plan, or a part of one, as data for `json`; the loops of device functions become text.
+    Raises TypeError for anything else."""
     if value is None or type(value) in (str, int, float, bool):
         return value
     if type(value) is tuple:
         return [_TUPLE, *map(encoded, value)]
     if type(value) is dict:
         return [_DICT, *(encoded(part) for item in value.items() for part in item)]
+    if isinstance(value, DeviceFunctions):
+        value = value.printed
     number = _NUMBERS.get(type(value))
     if number is None:
         raise TypeError(f"no part of a plan: {type(value).__name__}")

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Protocol
 
 from graphc.base.bits import bits
+from graphc.base.cached import cached_property
 from graphc.ir import Value, Where
 from graphc.ir.state import ALIGNMENT
 from graphc.kernels.program.kernel import Kernel

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 
+from graphc.base.cached import cached_property
 from graphc.base.errors import GraphError
 from graphc.base.target import Target
 from graphc.ir import ROW_MAJOR, Graph, Names, Node, Op, Value

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from graphc.base.cached import cached_property
 from graphc.runtime.plan.plan import STILL, Move, Range
 from graphc.runtime.proof.shadow import range_text
 

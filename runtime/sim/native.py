@@ -13,9 +13,10 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
+from graphc.base.cached import cached_property
+from graphc.base.locks import NOTES, free_after_fork
 from graphc.runtime.sim.build import simulator_object
 from graphc.runtime.sim.elf import shared_variables
 from graphc.runtime.sim.errors import LaunchError, LogicError, MemoryError
@@ -24,7 +25,7 @@ from graphc.runtime.sim.queues import Bytes
 FORWARD, BACKWARD, SHUFFLED = ORDERS = (0, 1, 2)
 """In which order threads and blocks run."""
 
-LOCK = threading.RLock()
+LOCK = free_after_fork(threading.RLock(), NOTES)
 """Allows one launch at a time. It is reentrant, as the collector may free memory while this thread
 holds it."""
 

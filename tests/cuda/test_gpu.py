@@ -336,6 +336,28 @@ def test_tensors_of_pytorch_are_used_where_they_lie():
 
 
 @pytest.mark.gpu
+def test_pytorch_takes_results_where_they_lie():
+    torch = torch_on_gpu()
+    spec = graphc.spec((1000, 1000))
+    program = graphc.compile(lambda x: x * 2.0 + 1.0, spec, device="cuda", out="device")
+    given = [torch.full((1000, 1000), float(i), device="cuda") for i in range(9)]
+    taken = [torch.from_dlpack(program(x)) for x in given]
+    assert [t.unique().tolist() for t in taken] == [[2.0 * i + 1] for i in range(9)]
+
+
+@pytest.mark.gpu
+def test_torch_compile_keeps_tensors_on_the_gpu():
+    torch = torch_on_gpu()
+    model = torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.ReLU(), torch.nn.Linear(96, 8))
+    x = torch.randn(32, 64, device="cuda")
+    parameters, both = list(model.cuda().parameters()), []
+    for call in (model, torch.compile(model, backend="graphc")):
+        both.append(torch.autograd.grad(call(x).square().mean(), parameters))
+    for wanted, got in zip(*both, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.gpu
 def test_pytorch_and_graphc_take_turns_on_one_context():
     torch = torch_on_gpu()
     need_device("cuda")

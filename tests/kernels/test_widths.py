@@ -116,6 +116,6 @@ def test_narrow_floats(dtype: str) -> None:
 
 
 def test_draws() -> None:
-    op = PhiloxUniform(3, 1, (5, 33))
-    (found,) = outputs([single(op, [Type((), "i32")])], [[np.array(7, np.int32)]])
-    assert_same(found)
+    nodes = [single(PhiloxUniform(3, 1, (5, 33), n), [Type((), "i32")], f"n{n}") for n in range(4)]
+    for found in outputs(nodes, [[np.array(7, np.int32)]] * 4):
+        assert_same(found)

@@ -163,14 +163,14 @@ SOURCES = (
     *(Sample(ops.Constant.of(a), ()) for a in ARRAYS),
     *(Sample(op, ()) for op in IOTAS),
     *(
-        Sample(ops.PhiloxUniform(seed, number, shape), (COUNTER,), ((0, 99),))
-        for seed, number, shape in (
+        Sample(ops.PhiloxUniform(*settings), (COUNTER,), ((0, 99),))
+        for settings in (
             (7, 3, (5, 9)),
             (2**40 + 5, 0, (0, 9)),
             (0, 1, ()),
-            (1, 2, (131,)),
-            (3, 0, (2, 3, 17)),
-            (9, 7, (16,)),
+            (1, 2, (131,), 1),
+            (3, 0, (2, 3, 17), 2),
+            (9, 7, (16,), 3),
         )
     ),
 )

@@ -112,8 +112,10 @@ def test_philox_depends_on_seed_number_and_step_but_not_on_the_shape() -> None:
     first = draw(1, 2, 3)
     assert first.dtype == np.float32 and first.min() >= 0 and first.max() < 1
     np.testing.assert_array_equal(draw(1, 2, 3, (4, 16)).ravel(), first)
-    for other in (draw(2, 2, 3), draw(1, 3, 3), draw(1, 2, 4), draw(1, 2, -3)):
+    parts = [only(ops.PhiloxUniform(1, 2, (64,), n), np.int32(3).reshape(())) for n in (1, 2, 3)]
+    for other in (draw(2, 2, 3), draw(1, 3, 3), draw(1, 2, 4), draw(1, 2, -3), *parts):
         assert (other != first).sum() > 60
+    assert (parts[0] != parts[1]).sum() > 60 < (parts[1] != parts[2]).sum()
 
 
 def test_philox_is_uniform() -> None:
@@ -259,6 +261,11 @@ CONV = ((1, 1), (0, 0), (1, 1))
             ops.PhiloxUniform(0, 0, (2,)),
             (Type((), "i64"),),
             "philox_uniform: expected a counter i32[], got i64[]",
+        ),
+        (
+            ops.PhiloxUniform(0, 0, (2,), 4),
+            (Type((), "i32"),),
+            "philox_uniform: part expected 0 to 3, got 4",
         ),
     ],
 )

@@ -15,9 +15,11 @@ import graphc
 from graphc import nn, optim
 from graphc.base import target
 from graphc.base.errors import PlanError
+from graphc.base.target import Target
 from graphc.kernels.cuda.joined import joined_launch as text
 from graphc.kernels.cuda.recurrent.resident import RowTile, row_tile
-from graphc.kernels.cuda.shared.block_partition import owned
+from graphc.kernels.lower import lower
+from graphc.ops.fused import kernels_in
 from graphc.program import Program
 from graphc.runtime.cuda.compile import compile_cuda
 from graphc.runtime.plan.plan import JoinedLaunch, Launch, LaunchPart, Loop, Plan, RepeatedParts
@@ -188,19 +190,23 @@ def test_a_race_is_found(lacks: str, joins: pytest.MonkeyPatch) -> None:
         assert np.array_equal(found[t], h)
 
 
-def test_which_arguments_blocks_own() -> None:
-    def build(x: graphc.Tensor, w: graphc.Tensor, y: graphc.Tensor) -> graphc.Tensor:
-        return graphc.matmul(x, w) + graphc.sum(y, axis=0) * y
-
-    specs = graphc.spec((8, 8)), graphc.spec((8, 8)), graphc.spec((8, 8))
-    body = graphc.trace(build, *specs)
-    assert owned(body, 4) == (0, 3)
-    assert owned(body, 3) == ()
-    sums = next(n.output for n in body.nodes if n.op.name == "matmul")
-    assert owned(body, 4, sums) == (0, 3)
-    turned = graphc.trace(lambda x, w: graphc.transpose(graphc.matmul(x, w)), *specs[:2])
-    sums = next(n.output for n in turned.nodes if n.op.name == "matmul")
-    assert owned(turned, 4, sums) == ()
+@pytest.mark.parametrize(
+    ("fn", "own"),
+    [
+        (lambda x, w, y: graphc.matmul(x, w) * y, (0, 2, 3)),
+        (lambda x, w, y: graphc.matmul(x, w) * y[0], (0, 3)),
+        (lambda x, w, y: graphc.matmul(x, w) + graphc.transpose(y), (0, 3)),
+        (lambda x, w, y: (graphc.matmul(x, w) + y) * w, (0, 2, 3)),
+        (lambda x, w, y: graphc.matmul(x, w) + x * y, (0, 2, 3)),
+    ],
+)
+def test_which_arguments_blocks_of_a_product_own(fn: Callable[..., Any], own: object) -> None:
+    specs = [graphc.spec((64, 64)) for _ in range(3)]
+    program = graphc.compile(fn, *specs, device="reference", streams=1)
+    (node,) = kernels_in(program.graph)
+    kernel = lower(node, Target("cuda", lanes=1, arch="sm_90a"), in_loop=True)
+    assert "blocks that own 1 rows" in kernel.choice
+    assert kernel.launches[0].owned == own
 
 
 @pytest.mark.parametrize("along_k", [True, False])

@@ -6,7 +6,6 @@ import io
 import re
 import struct
 import sys
-import types
 from pathlib import Path
 from typing import Any
 
@@ -69,33 +68,11 @@ def test_a_curve_is_a_picture_on_disk(tmp_path: Path) -> None:
     run(callbacks=[Curve(path)])
     picture = path.read_bytes()
     width, height = struct.unpack(">II", picture[16:24])
-    assert picture.startswith(b"\x89PNG") and (width, height) == (768, 672)
+    assert picture.startswith(b"\x89PNG") and (width, height) == (1024, 896)
     run(callbacks=[Curve(path, names=["loss"])])
-    assert struct.unpack(">II", path.read_bytes()[16:24]) == (768, 336)
+    assert struct.unpack(">II", path.read_bytes()[16:24]) == (1024, 448)
     with pytest.raises(GraphError, match=r"^Curve: cannot write .*: No such file or directory$"):
         run(callbacks=[Curve(tmp_path / "absent" / "curve.png")])
-
-
-def test_a_notebook_has_one_picture_that_grows(monkeypatch: pytest.MonkeyPatch) -> None:
-    need_module("matplotlib")
-    shown: list[Any] = []
-    handle = types.SimpleNamespace(update=lambda image: shown.append(("update", image)))
-
-    def display(image: Any, display_id: bool) -> Any:
-        shown.append(("display", image))
-        return handle
-
-    notebook = types.ModuleType("IPython")
-    shell = types.SimpleNamespace(kernel=object())
-    pictures = types.ModuleType("IPython.display")
-    monkeypatch.setattr(notebook, "get_ipython", lambda: shell, raising=False)
-    monkeypatch.setattr(pictures, "display", display, raising=False)
-    monkeypatch.setattr(pictures, "Image", lambda data, format: data, raising=False)
-    monkeypatch.setitem(sys.modules, "IPython", notebook)
-    monkeypatch.setitem(sys.modules, "IPython.display", pictures)
-    run(callbacks=[Curve(None)])
-    assert [kind for kind, _ in shown] == ["display", "update"]
-    assert all(image.startswith(b"\x89PNG") for _, image in shown)
 
 
 def test_event_files_hold_steps_and_epochs(tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ def size(node: Node) -> int:
     """Return what the node adds to the size of a kernel, which `LARGEST` limits."""
     if len(node.inputs) > MANY:
         return MOST * len(node.inputs)
+    if node.op.draws and node.op.attributes.get("part"):
+        return LEAST  # it is computed with the first part
     return min(max(LEAST, getattr(node.op, "operations", None) or 0), MOST)
 
 

@@ -9,8 +9,8 @@ registers).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
+from graphc.base.cached import cached_property
 from graphc.base.target import Target
 from graphc.kernels.program.nest import Border, Nest, Read, Window
 

@@ -26,8 +26,9 @@ INLINE void multiply(uint32_t a, vec<uint32_t> b, vec<uint32_t>& high, vec<uint3
   low = (vec<uint32_t>)((first & lower) | second << 32);
 }
 
-// Philox4x32-10, word 0, as a float in [0, 1). Key (seed, number), counter (index low, index high, step, 0).
-INLINE vec<float> philox(uint32_t seed, uint32_t number, vec<int32_t> step, vec<uint64_t> index) {
+// Philox4x32-10, a word of four, as a float in [0, 1). Key (seed, number), counter (index low, index high, step, 0).
+INLINE vec<float> philox(uint32_t seed, uint32_t number, vec<int32_t> step, vec<uint64_t> index,
+                         int word = 0) {
   vec<uint32_t> c0 = convert<uint32_t>(index), c1 = convert<uint32_t>(index >> 32);
   vec<uint32_t> c2 = (vec<uint32_t>)step, c3{}, high0, low0, high1, low1;
   for (int round = 0; round < 10; round++) {
@@ -40,13 +41,15 @@ INLINE vec<float> philox(uint32_t seed, uint32_t number, vec<int32_t> step, vec<
     seed += 0x9E3779B9u;
     number += 0xBB67AE85u;
   }
-  return convert<float>((vec<int32_t>)(c0 >> 8)) * 0x1p-24f;
+  const vec<uint32_t> chosen = word == 0 ? c0 : word == 1 ? c1 : word == 2 ? c2 : c3;
+  return convert<float>((vec<int32_t>)(chosen >> 8)) * 0x1p-24f;
 }
 // With the index (at + l * S) / D in lane l.
 template <int S, int D> INLINE vec<float> philox_uniform(uint32_t seed, uint32_t number,
-                                                         vec<int32_t> step, long at) {
+                                                         vec<int32_t> step, long at, int word = 0) {
   return philox(seed, number, step,
-                (splat<uint64_t>(uint64_t(at)) + lanes<uint64_t>() * uint64_t(S)) / uint64_t(D));
+                (splat<uint64_t>(uint64_t(at)) + lanes<uint64_t>() * uint64_t(S)) / uint64_t(D),
+                word);
 }
 
 // Element (at + l * S) / D + index[l] * STRIDE of a table in lane l; 0 where the condition does not hold or the index is not in

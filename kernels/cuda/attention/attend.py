@@ -18,11 +18,8 @@ from graphc.kernels.cuda.attention.attend_serialized import (
     serialized_of,
 )
 from graphc.kernels.cuda.shared.gpu_model import GPU
-from graphc.kernels.cuda.shared.kernel_source import (
-    BLOCKS,
-    Launches,
-    constant_arrays,
-)
+from graphc.kernels.cuda.shared.kernel_source import BLOCKS, constant_arrays
+from graphc.kernels.cuda.shared.launches import Launches
 from graphc.kernels.program.attend_shape import (
     AXES,
     EXTENTS,

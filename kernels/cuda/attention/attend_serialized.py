@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphc.kernels.cuda.shared.gpu_model import GPU
-from graphc.kernels.cuda.shared.kernel_source import BLOCKS, Launches
+from graphc.kernels.cuda.shared.kernel_source import BLOCKS
+from graphc.kernels.cuda.shared.launches import Launches
 from graphc.kernels.program.attend_shape import AttentionProblem
 
 TILES = ((4, 2, 64), (4, 1, 64), (4, 1, 32))

@@ -12,8 +12,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 
+from graphc.base.cached import cached_property
 from graphc.ir import Graph, Value
 from graphc.kernels.cuda.contract.contract import Problem
 from graphc.kernels.cuda.contract.schedules import ContractTile
@@ -28,13 +29,8 @@ from graphc.kernels.cuda.reduce.reduce import (
 )
 from graphc.kernels.cuda.reduce.stage_text import ReduceText
 from graphc.kernels.cuda.shared.gpu_model import GPU
-from graphc.kernels.cuda.shared.kernel_source import (
-    BLOCKS,
-    FEW_THREADS,
-    Launches,
-    index_type,
-    memory_order,
-)
+from graphc.kernels.cuda.shared.kernel_source import BLOCKS, FEW_THREADS, index_type, memory_order
+from graphc.kernels.cuda.shared.launches import Launches
 from graphc.kernels.cuda.shared.runs import RUN
 from graphc.kernels.loops.rows import Rows, find_rows, first_reduced, reduced_shape
 from graphc.kernels.program.access import AffineIndex, Domain

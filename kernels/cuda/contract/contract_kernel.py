@@ -40,14 +40,8 @@ from graphc.kernels.cuda.convolution.halo import halo_tiles, single_channel_tile
 from graphc.kernels.cuda.convolution.halo_gradient import halo_gradient_tiles, im2col_tiles
 from graphc.kernels.cuda.convolution.staging import HaloFound
 from graphc.kernels.cuda.reduce.launches import add_reduction
-from graphc.kernels.cuda.shared.kernel_source import (
-    FEW_THREADS,
-    RESIDENT,
-    THREADS,
-    Launches,
-    LaunchMode,
-    constant_arrays,
-)
+from graphc.kernels.cuda.shared.kernel_source import FEW_THREADS, RESIDENT, THREADS, constant_arrays
+from graphc.kernels.cuda.shared.launches import Launches, LaunchMode
 from graphc.kernels.program.body.statement import joined
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.epilogue import Epilogue, epilogue_of
@@ -193,7 +187,7 @@ def _launch(
     call = tile.call(operands, list(maps))
     more = tile.threads, tile.blocks, tile.dynamic_bytes(problem)
     if splits == 1:
-        own = tile.owned(launches.node.body, tiles, problem.nest.node.output)
+        own = tile.owned(launches.node.body, problem, epilogue, tiles)
         launches.add([f"{call}, {whole});"], tiles, "kernel", 1, *more, own, maps, tile.cluster)
         if tile.keeps:
             held, (_, weights) = tile.template, operands

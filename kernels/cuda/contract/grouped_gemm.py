@@ -23,19 +23,14 @@ from graphc.kernels.cuda.contract.options import ContractOptions
 from graphc.kernels.cuda.reduce.reduction_kernel import lower_reduce
 from graphc.kernels.cuda.shared.gpu_model import GPU
 from graphc.kernels.cuda.shared.kernel_source import (
-    DYNAMIC,
     RESIDENT,
     SHARED_BYTES,
     THREADS,
     entry,
-    in_namespace,
-    include_lines,
     launch_bounds,
-    part_function,
-    part_namespace,
-    shared_parts,
     symbol_of,
 )
+from graphc.kernels.cuda.shared.launches import part_function, parts_text, shared_parts
 from graphc.kernels.program.kernel import GridLaunch, Kernel, moved_bytes, origin_of
 from graphc.ops.cost import node_bytes
 from graphc.ops.fused import KernelNode, kernels_in
@@ -63,19 +58,12 @@ def lower_group(node: KernelNode) -> Kernel:
     owners = shared_parts(kernels)
     launched = _launches(node, members, limit, owners)
     functions = ["\n".join(_function(names, *each)) for each in launched]
-    distinct = dict.fromkeys(owners.values())
-    headers = dict.fromkeys(
-        h for k in distinct if k.device_functions for h in k.device_functions.headers
-    )
-    text = [
-        f"{include_lines(list(headers))}\n\n{DYNAMIC}",
-        *(part_namespace(k, k.launches[-1]) for k in distinct),
-        in_namespace(f"graphc::{symbol_of(node, 'text')}", "\n\n".join(functions)),
-    ]
+    distinct = {kernel.name: kernel for kernel in owners.values()}.values()
+    space = f"graphc::{symbol_of(node, 'text')}"
     return Kernel(
         node.op.kernel,
         node.op.template,
-        "\n\n".join(text) + "\n",
+        parts_text(distinct, space, "\n\n".join(functions)),
         phases=(),
         workspace=workspace,
         flops=sum(k.flops for k in kernels),

@@ -7,9 +7,9 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import ClassVar
 
+from graphc.base.cached import cached_property
 from graphc.ir import ROW_MAJOR, Graph
 from graphc.kernels.cuda.contract.contract import Problem, make_problem
 from graphc.kernels.cuda.contract.split_k import Partial

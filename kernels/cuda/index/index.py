@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from graphc.kernels.cuda.index.segments import lower_segments
-from graphc.kernels.cuda.shared.kernel_source import (
-    FEW_THREADS,
-    WARP,
-    Launches,
-    constant_arrays,
-    index_type,
-)
+from graphc.kernels.cuda.shared.kernel_source import FEW_THREADS, WARP, constant_arrays, index_type
+from graphc.kernels.cuda.shared.launches import Launches
 from graphc.kernels.cuda.shared.loop_printer import WorkerLoops
 from graphc.kernels.loops.index_nest import IndexNest, index_nest
 from graphc.kernels.loops.places import accumulated, in_lanes, looked_up, together

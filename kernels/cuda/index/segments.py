@@ -14,10 +14,10 @@ from graphc.kernels.cuda.shared.kernel_source import (
     BLOCKS,
     RESIDENT,
     THREADS,
-    Launches,
     constant_arrays,
     index_type,
 )
+from graphc.kernels.cuda.shared.launches import Launches
 from graphc.kernels.cuda.shared.loop_printer import WorkerLoops
 from graphc.kernels.cuda.shared.runs import RUN, aligned
 from graphc.kernels.loops.index_nest import IndexNest

@@ -1,7 +1,8 @@
 """Print joined launches: cooperative launches that run the launches of several kernels as parts.
 
-Each part is a device function from the kernel's text (`Kernel.device_functions`). The blocks of the
-joined launch run the part's blocks in turn, with as many threads as these have, and all blocks wait
+Each part is a device function of the kernel's (`Kernel.device_functions`): its loop nests, printed
+here, or the call of a template. Parts of equal nests share a function. The blocks of the joined
+launch run the part's blocks in turn, with as many threads as these have, and all blocks wait
 for each other (`grid_barrier`) where a part reads what others wrote. No pointer is `__restrict__`:
 the read-only cache would miss what other blocks write within the launch.
 """
@@ -14,15 +15,10 @@ from dataclasses import replace
 
 from graphc.kernels.cuda.joined.shared_staging import loop_text, staged_text
 from graphc.kernels.cuda.shared.kernel_source import (
-    DYNAMIC,
     SHARED_BYTES,
     entry,
-    in_namespace,
-    include_lines,
-    part_function,
-    part_namespace,
-    shared_parts,
 )
+from graphc.kernels.cuda.shared.launches import part_function, parts_text, shared_parts
 from graphc.kernels.program.joined import (
     COPIED_AT_ONCE,
     RESIDENT,
@@ -52,38 +48,28 @@ def joined_kernel(name: str, parts: Sequence[JoinedStep], arguments: int) -> Ker
     """The kernel that runs `parts` and takes `arguments` addresses.
 
     Its one launch has as many blocks as can be busy at once; it also works with fewer. Kernels of
-    equal text share functions.
+    equal device functions share them.
     """
     played = {p.kernel.name: p.kernel for p in _flat(parts) if p.kernel}
     shared = shared_parts(played.values())
     kernels = {kernel.name: kernel for kernel in shared.values()}
-    headers = dict.fromkeys(
-        h for k in kernels.values() if k.device_functions for h in k.device_functions.headers
-    )
-    if any(isinstance(part, JoinedLoop) and part.staged_rows for part in parts):
-        headers["joined/shared_staging"] = None
+    staged = any(isinstance(part, JoinedLoop) and part.staged_rows for part in parts)
     symbol = f"{name}_joined"
     lines, most = _JoinedText(shared).statements(parts, 0)
     holding = [p.resident_part for p in parts if isinstance(p, JoinedLoop) and p.resident_part]
     multiples = (p.kernel.joined_launches[p.launch].multiple for p in holding if p.kernel)
     alone = any(p.kernel.fills_multiprocessor for p in holding if p.kernel)
     bounds = f"__launch_bounds__({THREADS}, {1 if alone else RESIDENT})"
-    spaces = [part_namespace(k, k.joined_launches[-1]) for k in kernels.values()]
     parameters = [f"unsigned char* p{i}" for i in range(arguments)]
     function = entry(symbol, bounds, parameters, lines)
     body = "\n".join(["__device__ unsigned joined_word;", "", *function])
-    text = [
-        f"{include_lines(list(headers) or ['shared/memory'])}\n\n{DYNAMIC}",
-        *spaces,
-        in_namespace("graphc", body),
-    ]
     multiple = math.lcm(*multiples)
     launch = GridLaunch(symbol, (most, 1, 1), (THREADS, 1, 1), SHARED_BYTES, multiple=multiple)
     flops, nbytes = (sum(getattr(k, f) for k in played.values()) for f in ("flops", "bytes"))
     return Kernel(
         symbol,
         "joined",
-        "\n\n".join(text) + "\n",
+        parts_text(kernels.values(), "graphc", body, ["joined/shared_staging"] * staged),
         phases=(),
         flops=flops,
         bytes=nbytes,
@@ -151,9 +137,9 @@ class _JoinedText:
             assert isinstance(part, JoinedPart) and part.kernel, (
                 "a part of a kernel, whose rows are near"
             )
-            call = self.call(part.kernel, part, part is repeat.resident_part, places)
-            settings = f"<{part.kernel.joined_launches[part.launch].block[0]}, {shared}>"
-            calls.append([call[0].replace("play(", f"near.play{settings}(", 1), *call[1:]])
+            work = self.work(part.kernel, part, part is repeat.resident_part, places)
+            threads = part.kernel.joined_launches[part.launch].block[0]
+            calls.append(_play(f"near.play<{threads}, {shared}>(dynamic_shared", work))
         self.first = max(self.first, staged.blocks)
         self.most = max(self.most, self.first)
         return loop_text(staged, repeat.count, "t0", shared, calls)
@@ -166,18 +152,19 @@ class _JoinedText:
         elif self.first or part.owns_rows:
             lines.append("__syncthreads();")
         holds = part is self.resident
-        call = _copy(part) if part.kernel is None else self.call(part.kernel, part, holds)
-        if part.iterations:
-            t, (first, count) = f"t{depth - 1}", part.iterations
-            call[0] = f"if ({t} >= {first} && {t} < {first + count}) {call[0]}"
+        work = _copy(part) if part.kernel is None else self.work(part.kernel, part, holds)
         threads = part.kernel.joined_launches[part.launch].block[0] if part.kernel else THREADS
         x, y = part.grid
-        settings = f"<{threads}, {SHARED_BYTES}, {x}, {y}>"
         alone = part.owns_rows or part.blocks == 1  # the block is the same for each such part
-        call[0] = call[0].replace("play(", f"play{settings}({0 if alone else self.first}, ", 1)
+        settings = f"<{threads}, {SHARED_BYTES}, {x}, {y}>({0 if alone else self.first}"
+        when = ""
+        if part.iterations:
+            t, (first, count) = f"t{depth - 1}", part.iterations
+            when = f"if ({t} >= {first} && {t} < {first + count}) "
+        lines += _play(f"{when}play{settings}, dynamic_shared", work)
         self.first = max(self.first, part.blocks) if part.owns_rows else self.first + part.blocks
         self.most = max(self.most, self.first)
-        return [*lines, *call]
+        return lines
 
     def wait(self) -> list[str]:
         """A barrier of all blocks, after which the next part may begin at any block."""
@@ -197,13 +184,13 @@ class _JoinedText:
         ]
         return [f"{kernel.name}_part::Held held;", f"{function}{', '.join(places)});"]
 
-    def call(
+    def work(
         self,
         kernel: Kernel,
         part: JoinedPart,
         resident: bool = False,
         staged: Sequence[StagedPlace | None] = (),
-    ) -> list[str]:
+    ) -> str:
         """The call of a part's device function."""
         kernel = self.shared[kernel.name]
         symbol = part_function(kernel.joined_launches[part.launch].symbol)
@@ -214,19 +201,16 @@ class _JoinedText:
             for place, line in zip(part.addresses, found, strict=True)
         ]
         places = [f"NearBlock({block})" if staged else block, *places]
-        return [
-            "play(dynamic_shared, [&](const auto& block) {",
-            f"  {kernel.name}_part::{symbol}({', '.join(places)});",
-            "});",
-        ]
+        return f"{kernel.name}_part::{symbol}({', '.join(places)});"
 
 
-def _copy(part: JoinedPart) -> list[str]:
-    """The statements of a copy."""
+def _copy(part: JoinedPart) -> str:
+    """The call that copies."""
     source, target = map(place_text, part.addresses)
     size = COPIED_AT_ONCE if part.aligned else 1
-    return [
-        "play(dynamic_shared, [&](const auto& block) {",
-        f"  copy_part<{size}>(block, {source}, {target}, {part.nbytes});",
-        "});",
-    ]
+    return f"copy_part<{size}>(block, {source}, {target}, {part.nbytes});"
+
+
+def _play(call: str, work: str) -> list[str]:
+    """The statements of a part, from the call that runs its blocks and what each of them does."""
+    return [f"{call}, [&](const auto& block) {{", f"  {work}", "});"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from graphc.kernels.cuda.shared.kernel_source import WARP, Launches, constant_arrays
+from graphc.kernels.cuda.shared.kernel_source import WARP, constant_arrays
+from graphc.kernels.cuda.shared.launches import Launches
 from graphc.kernels.program.body.names import Identifiers
 from graphc.kernels.program.body.statement import RegisterProgram
 from graphc.kernels.program.counts import check_counts

@@ -8,7 +8,7 @@ in shared memory until it is complete and then leaves in contiguous runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from graphc.ir import ROW_MAJOR, Graph, Value
@@ -67,6 +67,14 @@ class NhwcToNchw:
     def threads(self) -> int:
         """Threads of a block: whole warps for all runs of an image."""
         return min(THREADS, -(-self._pixels * self._runs // 32) * 32)
+
+    @property
+    def nests(self) -> tuple[Nest, ...]:
+        return (self.nest,)
+
+    @property
+    def settings(self) -> Hashable:
+        return self.threads
 
     @property
     def lines(self) -> list[str]:

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 
+from graphc.base.cached import cached_property
 from graphc.ir import Graph, Value
 from graphc.kernels.cuda.pointwise.nhwc_to_nchw import turned
-from graphc.kernels.cuda.shared.block_partition import owned
 from graphc.kernels.cuda.shared.kernel_source import (
     BLOCKS,
     RESIDENT,
     THREADS,
-    Launches,
     constant_arrays,
     index_type,
     memory_order,
 )
+from graphc.kernels.cuda.shared.launches import Launches
 from graphc.kernels.cuda.shared.loop_printer import ThreadLoops
 from graphc.kernels.cuda.shared.patch_partition import count
 from graphc.kernels.cuda.shared.patch_partition import owned as owned_patches
 from graphc.kernels.cuda.shared.runs import runs_of
+from graphc.kernels.loops.language import Nest
 from graphc.kernels.loops.plain import plain_nest
 from graphc.kernels.loops.rewrites import bind, hoist, in_runs, loads_ahead
+from graphc.kernels.loops.shares import own_shares
 from graphc.kernels.loops.text import form_of
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.body.names import Identifiers, Pointers
@@ -32,6 +35,55 @@ from graphc.kernels.program.pieces import space
 from graphc.kernels.program.pointwise_nest import PointwiseNest, group_outputs, make_pointwise_nest
 from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
+
+
+@dataclass(frozen=True)
+class PartLoops:
+    """The loops over threads of a launch's parts, each of which has a range of its blocks."""
+
+    parts: tuple[ThreadLoops, ...]
+
+    @property
+    def blocks(self) -> int:
+        return sum(part.blocks for part in self.parts)
+
+    @property
+    def nests(self) -> tuple[Nest, ...]:
+        return tuple(part.nest for part in self.parts)
+
+    @property
+    def settings(self) -> Hashable:
+        return tuple((part.index, part.threads, part.patches) for part in self.parts)
+
+    @cached_property
+    def alike(self) -> list[list[ThreadLoops]]:
+        """The parts in groups that do the same to other arrays, so that they share a functor."""
+        groups: dict[str, list[ThreadLoops]] = {}
+        for part in self.parts:
+            groups.setdefault(form_of(part.nest), []).append(part)
+        return list(groups.values())
+
+    @property
+    def functors(self) -> list[list[str]]:
+        """The definitions of the functors of several parts."""
+        groups = self.alike if len(self.parts) > 1 else []
+        return [_functor(f"Part{number}", group[0]) for number, group in enumerate(groups)]
+
+    @cached_property
+    def lines(self) -> list[str]:
+        if len(self.parts) == 1:
+            (part,) = self.parts
+            count = "" if part.patches else f"{part.index}({part.nest.domain.size})"
+            return part.lines("block.x()", count)
+        lines, first = list[str](), 0
+        for number, group in enumerate(self.alike):
+            last = first + sum(part.blocks for part in group)
+            lines += [f"if (block.x() < {last}) {{", f"  Part{number} part;"]
+            lines.append(f"  {group[0].index} count, first;")
+            lines += [f"  {line}" for line in _chosen(group, first)]
+            first = last
+            lines += ["  part.run(count, block.x() - first);", "  return;", "}"]
+        return lines
 
 
 def _scheduled(
@@ -72,7 +124,7 @@ def lower_pointwise(node: KernelNode, aligned_with: GridLaunch | None = None) ->
         return _by_patches(node, groups[0], patches, names, pointers)
     if not aligned_with and (images := turned(body, groups, pointers, names)) is not None:
         launches = Launches(node, pointers)
-        launches.add(images.lines, images.images, threads=images.threads)
+        launches.add(images, images.images, threads=images.threads)
         return launches.kernel(("pointwise/pointwise",), [constant_arrays(images.part.program)])
     for group in groups:
         order = memory_order(group)
@@ -87,22 +139,11 @@ def lower_pointwise(node: KernelNode, aligned_with: GridLaunch | None = None) ->
     threads = THREADS
     if len(parts) == 1 and aligned_with and own and not large:
         threads = _equal_share(parts[0].domain.size, aligned_with.grid[0])
-    texts = [_scheduled(part, index, large, runs, threads) for part in parts]
-    if len(parts) == 1:
-        functors: list[list[str]] = []
-        lines = texts[0].lines("block.x()", f"{index}({parts[0].domain.size})")
-    else:
-        functors, lines = _together(texts)
+    loops = PartLoops(tuple(_scheduled(part, index, large, runs, threads) for part in parts))
     launches = Launches(node, pointers, inplace=inplace)
-    resident = RESIDENT if large else 1
-    launches.add(
-        lines,
-        sum(text.blocks for text in texts),
-        threads=threads,
-        resident=resident,
-        owned=_owned(body, groups, texts),
-    )
-    return launches.kernel(("pointwise/pointwise",), [constant_arrays(whole), *functors])
+    resident, whose = RESIDENT if large else 1, _owned(body, pointers, loops)
+    launches.add(loops, loops.blocks, threads=threads, resident=resident, owned=whose)
+    return launches.kernel(("pointwise/pointwise",), [constant_arrays(whole), *loops.functors])
 
 
 def _by_patches(
@@ -116,27 +157,23 @@ def _by_patches(
     body, (rows, columns) = node.body, patches
     part = make_pointwise_nest(body, group, Domain(patches), pointers, names)
     nest = hoist(bind(plain_nest(part), "thread"))
-    text = ThreadLoops(nest, part.used, index_type(body), patches=patches)
+    loops = PartLoops((ThreadLoops(nest, part.used, index_type(body), patches=patches),))
     inplace = inplace_pairs(body, [part.program], pointers)
     launches = Launches(node, pointers, inplace=inplace)
-    lines = text.lines("block.x()", "")
     own = owned_patches(body, part.program, pointers, (rows, columns))
-    launches.add(lines, count(rows, columns), owned=own)
+    launches.add(loops, count(rows, columns), owned=own)
     launches.set_patches((rows, columns))
     return launches.kernel(("pointwise/pointwise",), [constant_arrays(part.program)])
 
 
-def _owned(
-    body: Graph, groups: Sequence[Sequence[Value]], texts: Sequence[ThreadLoops]
-) -> tuple[int, ...]:
-    """The arguments that blocks own, if each block computes whole rows of the outputs."""
-    if len(texts) != 1 or len(groups) != 1:
+def _owned(body: Graph, pointers: Pointers, loops: PartLoops) -> tuple[int, ...]:
+    """The arguments that blocks own, if all have as many elements."""
+    if len(loops.parts) != 1:
         return ()
-    ((group,), (text,)) = groups, texts
-    shape, rows = space(body, group[0]), group[0].type.shape[:1]
-    whole = text.nest.domain.size == text.blocks * text.threads * text.per_thread
-    in_order = memory_order(group) == tuple(range(len(shape)))
-    return owned(body, text.blocks) if whole and in_order and shape[:1] == rows else ()
+    (part,) = loops.parts
+    whole = part.nest.domain.size == part.blocks * part.threads * part.per_thread
+    own = own_shares(part.nest, part.blocks) if whole else ()
+    return tuple(i for i, v in enumerate((*body.inputs, *body.outputs)) if pointers[v] in own)
 
 
 def _equal_share(size: int, blocks: int) -> int:
@@ -144,24 +181,6 @@ def _equal_share(size: int, blocks: int) -> int:
     else the default."""
     share = size // blocks
     return share if size % blocks == share % 32 == 0 and 0 < share <= THREADS else THREADS
-
-
-def _together(texts: Sequence[ThreadLoops]) -> tuple[list[list[str]], list[str]]:
-    """The functors of the nests, shared by similar ones, and the kernel's statements."""
-    alike: dict[str, list[ThreadLoops]] = {}
-    for text in texts:
-        alike.setdefault(form_of(text.nest), []).append(text)
-    functors, lines, first = [], [], 0
-    for number, group in enumerate(alike.values()):
-        name, example = f"Part{number}", group[0]
-        functors.append(_functor(name, example))
-        last = first + sum(text.blocks for text in group)
-        lines += [f"if (block.x() < {last}) {{", f"  {name} part;"]
-        lines.append(f"  {example.index} count, first;")
-        lines += [f"  {line}" for line in _chosen(group, first)]
-        first = last
-        lines += ["  part.run(count, block.x() - first);", "  return;", "}"]
-    return functors, lines
 
 
 def _chosen(texts: Sequence[ThreadLoops], first: int) -> list[str]:

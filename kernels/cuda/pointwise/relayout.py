@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from graphc.ir import Graph, Node, Type
-from graphc.kernels.cuda.shared.kernel_source import Launches
+from graphc.kernels.cuda.shared.launches import Launches
 from graphc.kernels.program.body.names import Identifiers
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.kernel import Kernel

@@ -7,10 +7,10 @@ from graphc.kernels.cuda.shared.kernel_source import (
     BLOCKS,
     THREADS,
     WARP,
-    Launches,
     constant_arrays,
     index_type,
 )
+from graphc.kernels.cuda.shared.launches import Launches
 from graphc.kernels.cuda.shared.loop_printer import axis_indices, row_lines
 from graphc.kernels.loops.along import along_loops
 from graphc.kernels.loops.language import Nest

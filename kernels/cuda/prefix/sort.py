@@ -6,12 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from graphc.ir import DTYPES
-from graphc.kernels.cuda.shared.kernel_source import (
-    THREADS,
-    Launches,
-    constant_arrays,
-    index_type,
-)
+from graphc.kernels.cuda.shared.kernel_source import THREADS, constant_arrays, index_type
+from graphc.kernels.cuda.shared.launches import Launches
 from graphc.kernels.cuda.shared.loop_printer import axis_indices, row_lines
 from graphc.kernels.loops.along import along_loops
 from graphc.kernels.loops.language import Nest

@@ -13,13 +13,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from graphc.ir import ROW_MAJOR, Graph, Value
+from graphc.ir import ROW_MAJOR, Graph
 from graphc.kernels.cuda.contract.contract import Problem
 from graphc.kernels.cuda.contract.tiles.tile import PRODUCTS, TileAnswers
-from graphc.kernels.cuda.shared import block_partition, patch_partition
+from graphc.kernels.cuda.shared import patch_partition
 from graphc.kernels.cuda.shared.gpu_model import GPU
-from graphc.kernels.cuda.shared.kernel_source import RESIDENT, SHARED_BYTES, THREADS, Launches
+from graphc.kernels.cuda.shared.kernel_source import RESIDENT, SHARED_BYTES, THREADS
+from graphc.kernels.cuda.shared.launches import Launches
 from graphc.kernels.cuda.shared.patch_partition import PATCH, count
+from graphc.kernels.loops.epilogues import epilogue_nest
+from graphc.kernels.loops.shares import own_shares
 from graphc.kernels.program.epilogue import Epilogue
 
 NEAR_BYTES = 96 * 1024
@@ -80,8 +83,18 @@ class RowTile(ResidentTile):
         size = problem.b.read.type.numpy_dtype.itemsize
         return problem.weights * size if self.keeps else 0
 
-    def owned(self, body: Graph, tiles: int, output: Value) -> tuple[int, ...]:
-        return block_partition.owned(body, tiles, output)
+    def owned(
+        self, body: Graph, problem: Problem, epilogue: Epilogue, tiles: int
+    ) -> tuple[int, ...]:
+        nest, values = epilogue_nest(epilogue), (*body.inputs, *body.outputs)
+        own, touched = own_shares(nest, tiles), {m.name for m in nest.memory}
+        multiplied = {problem.b.read.input: False, problem.a.read.input: _reads_own_rows(problem)}
+        names = enumerate(epilogue.pointers[v] for v in values)
+        return tuple(
+            i
+            for i, name in names
+            if multiplied.get(i, name in touched) and (name in own or name not in touched)
+        )
 
     def describe(self, cut: str) -> str:
         return f"blocks that own {self.m} rows, so that none waits for another in a loop"
@@ -159,7 +172,7 @@ class PersistentTile(ResidentTile):
             parts = f"multiply_held<{product}>(block, {rows}, {weights}, partial);"
             # Arguments that a launch does not touch at all are owned too.
             values = range(len(body.inputs) + len(body.outputs))
-            others = (b,) if _by_patches(problem) else (a, b)
+            others = (b,) if _reads_own_rows(problem) else (a, b)
             launches.add([partial, parts], blocks, owned=tuple({*values} - {*others}))
         launches.set_patches((m, n), multiple=across)
         launches.add_resident_loader(
@@ -210,7 +223,7 @@ def row_tile(m: int, n: int, k: int, sections: int, along_k: bool) -> tuple[floa
     return min(found, key=lambda each: (each[0], each[1].m), default=None)
 
 
-def _by_patches(problem: Problem) -> bool:
+def _reads_own_rows(problem: Problem) -> bool:
     """Whether the rows' operand has a row for each row, with all of k side by side."""
     a, (_, m, _, k) = problem.a, problem.sizes
     steps = [[(f.step, f.stride) for f in factors] for factors in (a.outer, a.depth)]

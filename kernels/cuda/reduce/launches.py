@@ -2,8 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from dataclasses import dataclass
+
 from graphc.kernels.cuda.reduce.stage_text import ReduceText
-from graphc.kernels.cuda.shared.kernel_source import BLOCKS, RESIDENT, THREADS, Launches, LaunchMode
+from graphc.kernels.cuda.shared.kernel_source import BLOCKS, RESIDENT, THREADS
+from graphc.kernels.cuda.shared.launches import Launches, LaunchMode
+from graphc.kernels.loops.language import Nest
+
+
+@dataclass(frozen=True)
+class ReductionLoops:
+    """What one launch does of the loops over rows."""
+
+    text: ReduceText
+    part: str
+    """Which of the launches."""
+    lines: list[str]
+
+    @property
+    def nests(self) -> tuple[Nest, ...]:
+        return (self.text.rows.nest,)
+
+    @property
+    def settings(self) -> Hashable:
+        text = self.text
+        given = text.partial_count, text.partial_offset, text.prologue
+        return self.part, text.shape, text.index, given
 
 
 def add_reduction(text: ReduceText, launches: Launches, name: str = "{}") -> None:
@@ -30,4 +55,5 @@ def _add(
         if resident == 1 and blocks * splits > BLOCKS // RESIDENT:
             resident = 0
         more = splits, shape.threads, resident, text.shared_bytes
-        launches.add(lines, blocks, name.format(part), *more, mode=played)
+        loops = ReductionLoops(text, part, lines)
+        launches.add(loops, blocks, name.format(part), *more, mode=played)

@@ -10,12 +10,8 @@ from graphc.kernels.cuda.reduce.launches import add_reduction
 from graphc.kernels.cuda.reduce.one_pass_variance import in_one_pass
 from graphc.kernels.cuda.reduce.reduce import Shape, choose_shape, reloaded_bytes, values_of
 from graphc.kernels.cuda.reduce.stage_text import ReduceText
-from graphc.kernels.cuda.shared.kernel_source import (
-    Launches,
-    constant_arrays,
-    index_type,
-    memory_order,
-)
+from graphc.kernels.cuda.shared.kernel_source import constant_arrays, index_type, memory_order
+from graphc.kernels.cuda.shared.launches import Launches
 from graphc.kernels.loops.cached_rows import cache_rows_in_outputs
 from graphc.kernels.loops.rows import Rows, find_rows, reduced_shape
 from graphc.kernels.program.access import Domain

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
+from graphc.base.cached import cached_property
 from graphc.ir import Value
 from graphc.kernels.cuda.reduce.reduce import Shape, plain_address, scheduled, values_of
 from graphc.kernels.cuda.shared.kernel_source import delinearize

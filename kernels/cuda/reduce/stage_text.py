@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
+from graphc.base.cached import cached_property
 from graphc.ir import DTYPES
 from graphc.kernels.cuda.reduce.reduce import Shape
 from graphc.kernels.cuda.reduce.run_text import RunText

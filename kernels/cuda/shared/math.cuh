@@ -298,9 +298,10 @@ GRAPHC_INLINE T relu_grad(T d, T y) {
   return y <= T(0) ? T(0) : d;
 }
 
-// Uniform in [0, 1) from 24 bits of Philox4x32-10's first word; the key is (seed, number), the
+// Uniform in [0, 1) from 24 bits of one word of Philox4x32-10; the key is (seed, number), the
 // counter (index's low word, its high word, step, 0).
-GRAPHC_INLINE float philox_uniform(unsigned seed, unsigned number, unsigned step, long long index) {
+GRAPHC_INLINE float philox_uniform(unsigned seed, unsigned number, unsigned step, long long index,
+                                   unsigned word = 0) {
   unsigned a = static_cast<unsigned>(index), b = static_cast<unsigned>(index >> 32);
   unsigned c = step, d = 0;
 #pragma unroll
@@ -313,7 +314,8 @@ GRAPHC_INLINE float philox_uniform(unsigned seed, unsigned number, unsigned step
     seed += 0x9E3779B9u;
     number += 0xBB67AE85u;
   }
-  return static_cast<float>(a >> 8) * 0x1p-24f;
+  const unsigned chosen = word == 0 ? a : word == 1 ? b : word == 2 ? c : d;
+  return static_cast<float>(chosen >> 8) * 0x1p-24f;
 }
 
 }  // namespace graphc

@@ -138,9 +138,10 @@ GRAPHC_INLINE mask inside(Index index) {
 GRAPHC_INLINE mask both(mask a, mask b) { return a & b; }
 
 template <int LaneStride, int Divisor, class Index>
-GRAPHC_INLINE float philox_uniform(unsigned seed, unsigned number, int step, Index index) {
+GRAPHC_INLINE float philox_uniform(unsigned seed, unsigned number, int step, Index index,
+                                   unsigned word = 0) {
   return philox_uniform(seed, number, static_cast<unsigned>(step),
-                        static_cast<long long>(index / Divisor));
+                        static_cast<long long>(index / Divisor), word);
 }
 
 // The element that lies Stride * index behind p[offset]; zero where index is not in [0, Extent) and

@@ -2,7 +2,7 @@
 columns, in each section of the columns.
 
 In a joined launch one block runs the same patch of all parts, so that values pass between parts
-without a barrier of all blocks (see `block_partition.py` for whole rows).
+without a barrier of all blocks (see `loops/shares.py` for whole rows).
 """
 
 from __future__ import annotations

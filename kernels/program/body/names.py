@@ -6,9 +6,9 @@ import functools
 import keyword
 import re
 from collections.abc import Iterable
-from functools import cached_property
 
 from graphc import ir
+from graphc.base.cached import cached_property
 from graphc.ir import Graph, Value
 
 OPEN, CLOSE = "\u01c1", "\u01c2"

@@ -46,7 +46,8 @@ def philox_uniform(
     lanes = (access.lane_stride, access.divisor)
     key = word_literal(int(op.seed) & 0xFFFFFFFF), word_literal(op.number)
     results = [(node.output.name, "f32")]
-    return walk.call(results, "philox_uniform", lanes, *key, step, access, live=False)
+    word = word_literal(op.part)
+    return walk.call(results, "philox_uniform", lanes, *key, step, access, word, live=False)
 
 
 def pad(walk: StatementWriter, node: Node, indices: Indices, guards: Guards) -> tuple[str, ...]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import NamedTuple, Protocol
 
+from graphc.base.cached import cached_property
 from graphc.kernels.program.access import AffineAccess, merged
 from graphc.ops.base import Array
 from graphc.ops.pointwise.logic import C_TYPES

@@ -15,6 +15,7 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <new>
 #include <vector>
 #if defined(__SSE2__)
 #include <xmmintrin.h>
@@ -221,17 +222,20 @@ class Pool {
     std::atomic<Program*> watched{nullptr};
   };
 
-  // The system may refuse threads: then fewer workers play, with the same results.
+  // The system may refuse threads or memory: then fewer workers play, with the same results.
   void grow(int workers) {
     if (int(workers_.size()) >= workers) return;
     Locked locked(growing_);
     SignalsBlocked blocked;
-    while (int(workers_.size()) < workers) {
-      workers_.push_back(std::make_unique<Worker>(*this, int(workers_.size()) + 1));
-      pthread_t thread;
-      if (pthread_create(&thread, nullptr, serve, workers_.back().get()))
-        return workers_.pop_back();
-      pthread_detach(thread);
+    try {
+      while (int(workers_.size()) < workers) {
+        workers_.push_back(std::make_unique<Worker>(*this, int(workers_.size()) + 1));
+        pthread_t thread;
+        if (pthread_create(&thread, nullptr, serve, workers_.back().get()))
+          return workers_.pop_back();
+        pthread_detach(thread);
+      }
+    } catch (const std::bad_alloc&) {
     }
   }
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 
 from graphc.base.bits import bits
+from graphc.base.cached import cached_property
 from graphc.runtime.planner.serial_order import overwritable
 from graphc.runtime.planner.tasks import Tasks
 

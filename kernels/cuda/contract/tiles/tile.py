@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from graphc.ir import Graph, Value
+from graphc.ir import Graph
 from graphc.kernels.cuda.contract.contract import Problem
 from graphc.kernels.cuda.contract.split_k import Partial
-from graphc.kernels.cuda.shared.kernel_source import Launches
+from graphc.kernels.cuda.shared.launches import Launches
 from graphc.kernels.program.epilogue import Epilogue
 from graphc.kernels.program.kernel import TensorMap
 
@@ -152,7 +152,9 @@ class TileAnswers:
         """Bytes of weights that all blocks together keep in a loop."""
         return 0
 
-    def owned(self, body: Graph, tiles: int, output: Value) -> tuple[int, ...]:
+    def owned(
+        self, body: Graph, problem: Problem, epilogue: Epilogue, tiles: int
+    ) -> tuple[int, ...]:
         """The arguments of the kernel of which each block touches its own rows alone."""
         return ()
 
