@@ -173,7 +173,8 @@ def draw(found: Mapping[str, Mapping[str, Sequence[float]]], path: Path) -> None
         axes.set(title=name, xlabel="ranks", ylim=(0, 1.05))
         axes.spines[["top", "right"]].set_visible(False)
     plots[0][0].set_ylabel("efficiency")
-    plots[0][0].legend(frameon=False)
+    lines, names = plots[0][0].get_legend_handles_labels()
+    figure.legend(lines, names, loc="outside upper center", ncols=len(names), frameon=False)
     figure.savefig(path, dpi=130)
 
 
