@@ -75,12 +75,11 @@ def loss_of(model: Any, x: Any, y: Any) -> Any:
     return graphc.cross_entropy(model(x), y)
 
 
-def program(name: str, overlap: bool) -> Any:
+def program(name: str, parallel: graphc.DataParallel) -> Any:
     """The training step of a network."""
     make, shape = NETWORKS[name]
     graphc.seed(0)
     specs = graphc.spec(shape), graphc.spec(shape[:1], "int32")
-    parallel = graphc.DataParallel(overlap=overlap)
     rule = optim.SGD(lr=0.01, momentum=0.9)
     return graphc.compile(
         loss_of, make(), *specs, update=rule, parallel=parallel, threads=1, wait=True
@@ -123,7 +122,10 @@ def measured(name: str, picture: Path | None) -> None:
     rng = np.random.default_rng(group.rank)
     x = rng.standard_normal(shape).astype(np.float32)
     y = rng.integers(0, 100, shape[0]).astype(np.int32)
-    programs = {"overlapped": program(name, True), "one message": program(name, False)}
+    programs = {
+        "overlapped": program(name, graphc.DataParallel()),
+        "one message": program(name, graphc.DataParallel(overlap=False)),
+    }
     for step in programs.values():
         step(x, y)
     best: dict[str, tuple[float, Spans]] = {}

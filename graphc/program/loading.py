@@ -136,8 +136,8 @@ def load(
     runs: `lean` recomputes, `by_step` has more loops. The plan is stored under `key`, if there is
     one. Messages of the plan go to the ranks of `group`.
     """
-    if group is not None and target.device != "cpu":
-        raise GraphError(f"parallel: expected device='cpu', got {device!r}")
+    if group is not None:
+        _check_messages(graph, device)
     if target.device == "reference":
         from graphc.runtime.reference import ReferenceExecutable
 
@@ -182,7 +182,8 @@ def load(
             )
         from graphc.runtime import cuda
 
-        return cuda.load(plan, state, device, planned(plan), "race" in settings.check)
+        checks = "race" in settings.check
+        return cuda.load(plan, state, device, planned(plan), checks, group)
 
     # Which kernels there are is known; when they run is not needed to build them.
     first = {} if tiers is None else tiers.first(_named(kernels), graph).prebuilt
@@ -216,6 +217,16 @@ def load(
                 plan = with_note(plan, executable)
             made = "lean" if lean else "by_step"
             return executable, plan, None if planned(plan) is graph else (made, planned(plan))
+
+
+def _check_messages(graph: Graph, device: str) -> None:
+    """Raise GraphError if the device cannot play the messages of a graph."""
+    kind = device.partition(":")[0]
+    if kind not in ("cpu", "cuda"):
+        raise GraphError(f"parallel: expected device='cpu' or 'cuda', got {device!r}")
+    pieces = [n.op.attributes["pieces"] for n in graph.nodes if n.op.communicates]
+    if kind == "cuda" and max(pieces, default=1) > 1:
+        raise GraphError("shards: expected device='cpu', since NCCL adds in an order of its own")
 
 
 def _checked(plan: Plan, graph: Graph, executable: Any) -> Plan:

@@ -76,6 +76,8 @@ class Options:
         )
 
         ranks = _ranks(parallel, update, accumulate)
+        if ranks is not None and tune:
+            raise error("tune: with parallel= expected False, since each rank would measure others")
         if ranks is not None and streams in (None, "auto"):
             streams = 1  # what one rank measures, others would measure otherwise
         disable = (disable,) if isinstance(disable, str) else disable

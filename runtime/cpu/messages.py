@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
 from graphc.base.dtypes import Array
 from graphc.ir import DTYPES
-from graphc.ir.state import StateBuffer, wrote
 from graphc.kernels.program.message import Message
-from graphc.parallel.group import ALONE, Group
+from graphc.parallel.group import Group
 from graphc.runtime.plan.plan import Plan
-from graphc.runtime.plan_store import sources_digest
 from graphc.runtime.planner.tasks import aligned
-from graphc.trace.builder import RANK
+from graphc.runtime.ranks import Ranks
 
 FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
 """`Function` of native/program.h."""
 
 
-class Messages:
-    """The messages of a plan, and what the ranks of a group do before its first call."""
+class Messages(Ranks):
+    """The messages of a plan, by the transport of a group."""
 
     def __init__(self, plan: Plan, group: Group | None) -> None:
-        self._plan, self.group = plan, group or ALONE
+        super().__init__(plan, group)
         self._sums = {
             kernel.name: _Sum(kernel.message, self.group)
             for kernel in plan.kernels.values()
             if kernel.message is not None
         }
         self._called = {name: FUNCTION(message.run) for name, message in self._sums.items()}
-        self._agreed = self.group.ranks == 1
 
     @property
     def waiting(self) -> Collection[str]:
@@ -45,36 +42,6 @@ class Messages:
         """The addresses of functions that play messages, by kernel."""
         found = {n: ctypes.cast(f, ctypes.c_void_p).value for n, f in self._called.items()}
         return {name: address for name, address in found.items() if address is not None}
-
-    def begin(self, state: Mapping[str, StateBuffer]) -> None:
-        """Begin a call: before the first one, ranks compare their programs and take the state of
-        rank 0. Raises RunError if they differ, or a rank has failed."""
-        self.group.check()
-        self.group.step += 1
-        if self._agreed:
-            return
-        plan = self._plan
-        self.group.compare(
-            plan.name,
-            {
-                "graphc": sources_digest()[:12],
-                "NumPy": np.__version__,
-                "specs": ", ".join(f"{b.value.name} {b.value.type}" for b in plan.inputs),
-                "state": ", ".join(f"{b.value.name} {b.value.type}" for b in plan.state),
-                "kernels": ", ".join(plan.kernels),
-                "plan": plan.verify().digest,
-            },
-        )
-        shared = [b for name, b in state.items() if name != RANK]
-        for buffer in shared:
-            buffer.refresh_host()
-        self.group.broadcast([buffer.array for buffer in shared])
-        wrote(shared, "host")
-        self._agreed = True
-
-    def end(self) -> None:
-        """End a call. Raises RunError if a rank has failed meanwhile."""
-        self.group.finish()
 
 
 class _Sum:

@@ -10,6 +10,7 @@ from graphc.base.errors import RunError
 from graphc.base.locks import refuse_reentry
 from graphc.ir import Graph
 from graphc.ir.state import StateBuffer
+from graphc.parallel.group import Group
 from graphc.runtime.cuda import measure
 from graphc.runtime.cuda.device import find_device
 from graphc.runtime.cuda.player import CudaPlayer, Input
@@ -23,18 +24,20 @@ def load(
     device: str,
     graph: Graph | None = None,
     check: bool = False,
+    group: Group | None = None,
 ) -> CudaExecutable | Unavailable:
     """Compile the kernels of `plan`, or find them in the cache, and reserve its memory on the
     device called "cuda", "cuda:N" or "sim".
 
     If that device is missing, calls raise the error, not this. `check` lets the simulated device
-    check every access. Raises CompileError, and RunError if the device's memory is too small.
+    check every access. Messages go to the ranks of `group`. Raises CompileError, and RunError if
+    the device's memory is too small.
     """
     try:
         found = find_device(device, check)
     except RunError as error:
         return Unavailable(device, str(error))
-    return CudaExecutable(plan, state, found, graph)
+    return CudaExecutable(plan, state, found, graph, group=group)
 
 
 class Unavailable:

@@ -16,6 +16,7 @@ from graphc.kernels.program.calls import Call, Product
 from graphc.kernels.program.joined import RESIDENT
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.runtime.cuda.device import Device, DeviceCopy
+from graphc.runtime.cuda.nccl import Nccl
 from graphc.runtime.cuda.reservation import work_start
 from graphc.runtime.cuda.tensor_maps import packed
 from graphc.runtime.plan.plan import (
@@ -146,8 +147,15 @@ class Functions:
     current."""
 
     def __init__(
-        self, plan: Plan, device: Device, images: Mapping[str, Image], early: bool = False
+        self,
+        plan: Plan,
+        device: Device,
+        images: Mapping[str, Image],
+        early: bool = False,
+        nccl: Nccl | None = None,
     ) -> None:
+        self._nccl = nccl
+        """What sums over all ranks; None for a plan without messages."""
         self._plan, self._device, driver = plan, device, device.driver
         # Kernels of one image share its module, but those that draw tickets have counters of their
         # own: each is in another copy.
@@ -252,6 +260,9 @@ class Functions:
         pointers = [addresses.of(x) + kernel.offset(n) for n, x in enumerate(step.arguments)]
         if (call := self._calls.get(step.kernel)) is not None:
             return [call.issue(kernel.rank, pointers, stream, **self._declared(step, addresses))]
+        if kernel.message is not None:
+            assert self._nccl is not None, "a plan with messages has a communicator"
+            return [self._nccl.issue(kernel.message, pointers, stream)]
         driver = self._device.driver
         first, rest = (self._functions.get((step.kernel, x), []) for x in (after_launch, True))
         functions = [*first[:1], *rest[1:]]

@@ -20,6 +20,7 @@ from graphc.base.locks import refuse_reentry
 from graphc.base.messages import log
 from graphc.ir import Graph
 from graphc.ir.state import StateBuffer
+from graphc.parallel.group import Group
 from graphc.runtime.cuda.blocks import Block
 from graphc.runtime.cuda.device import Device
 from graphc.runtime.cuda.device_array import DeviceArray, arrays_in
@@ -31,6 +32,7 @@ from graphc.runtime.cuda.launches import (
     StatePlaces,
     compile_kernels,
 )
+from graphc.runtime.cuda.nccl import communicator
 from graphc.runtime.cuda.reservation import (
     arena_bytes,
     out_of_memory,
@@ -41,6 +43,7 @@ from graphc.runtime.cuda.reservation import (
 from graphc.runtime.cuda.slot import Slot
 from graphc.runtime.plan.plan import Launch, Loop, Plan, Record
 from graphc.runtime.plan.unroll import WrittenOut, unrolled
+from graphc.runtime.ranks import Ranks
 
 Input = Array | ForeignArray
 
@@ -74,9 +77,10 @@ class CudaPlayer:
 
     With `replay` the second and later calls launch a captured graph; without `collects` there are
     no calls, only steps to issue. `graph` is the planned graph, which gives `run_checked` the types
-    of values in the arena. An executable may be called from several threads: calls of all programs
-    on a device run one after another. Raises CompileError if a kernel does not compile, and
-    RunError if the device's memory is too small or for a call from within a call.
+    of values in the arena. Messages go to the ranks of `group`, by NCCL. An executable may be
+    called from several threads: calls of all programs on a device run one after another. Raises
+    CompileError if a kernel does not compile, and RunError if the device's memory is too small or
+    for a call from within a call.
     """
 
     def __init__(
@@ -87,6 +91,7 @@ class CudaPlayer:
         graph: Graph | None = None,
         replay: bool = True,
         collects: bool = True,
+        group: Group | None = None,
     ) -> None:
         refuse_reentry(plan.name)
         self.plan, self.device, self.graph = plan, device, graph
@@ -99,7 +104,10 @@ class CudaPlayer:
         with device.entered():
             self.copies = reserve_memory(plan, self.buffers, device)
             device.ensure_streams(plan.streams)
-            functions = Functions(plan, device, images, early)
+            sends = any(kernel.message is not None for kernel in plan.kernels.values())
+            self._ranks = Ranks(plan, group) if sends else None
+            nccl = communicator(self._ranks.group, device.ordinal) if self._ranks else None
+            functions = Functions(plan, device, images, early, nccl)
             self._kept = _DriverObjects(
                 functions, [Slot(plan, device, collects) for _ in range(SLOTS)]
             )
@@ -166,6 +174,9 @@ class CudaPlayer:
     def _begin(self) -> None:
         """Do what must precede locking this device: the locks of others may be taken here."""
         refuse_reentry(self.plan.name)
+        if self._ranks:
+            names = [binding.value.name for binding in self.plan.state]
+            self._ranks.begin(dict(zip(names, self.buffers, strict=True)))
         for buffer, copy in self._state:
             if buffer.current != copy.name:
                 buffer.refresh_host()

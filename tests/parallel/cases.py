@@ -1,4 +1,4 @@
-"""What a rank trains in tests: `python -m tests.parallel.cases CASE [SHARDS]` prints JSON."""
+"""What a rank trains in tests: `python -m tests.parallel.cases CASES [SHARDS]` prints JSON."""
 
 from __future__ import annotations
 
@@ -55,6 +55,36 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[], Any], dict[str, Any]]] = 
 """The network, the optimizer and the options of `compile`, by the name of the case."""
 
 
+def random_case(seed: int) -> tuple[Callable[[], Any], Callable[[], Any], dict[str, Any]]:
+    """A random network of layers of odd widths, with a random optimizer and options."""
+    rng = np.random.default_rng(seed)
+    widths = [20, *rng.integers(1, 40, rng.integers(1, 5)).tolist()]
+    middle = [nn.ReLU, nn.Tanh, nn.GELU, nn.Sigmoid, lambda: nn.Dropout(0.3)]
+    chosen = [middle[n] for n in rng.integers(0, len(middle), len(widths))]
+
+    def make() -> Any:
+        layers: list[Any] = []
+        for inputs, outputs, other in zip(widths, widths[1:], chosen, strict=False):
+            layers += [nn.Linear(inputs, outputs, bias=bool(outputs % 3)), other()]
+            layers += [nn.LayerNorm(outputs)] * (outputs % 4 == 0)
+        return nn.Sequential(*layers, nn.Linear(widths[-1], 5))
+
+    clip = [None, 0.5][seed % 2]
+    rules: list[Callable[[], Any]] = [
+        lambda: optim.SGD(lr=0.1, momentum=0.9, clip_grad_norm=clip),
+        lambda: optim.Adam(lr=0.01, clip_grad_norm=clip),
+        lambda: optim.AdamW(lr=0.01, ema=0.9),
+        lambda: optim.RMSprop(lr=0.01),
+    ]
+    return make, rules[rng.integers(0, len(rules))], {"seed": seed, "streams": 1 + seed % 3}
+
+
+def found(case: str) -> tuple[Callable[[], Any], Callable[[], Any], dict[str, Any]]:
+    """The network, the optimizer and the options of a case; `random-N` is a random one."""
+    name, _, seed = case.partition("-")
+    return random_case(int(seed)) if name == "random" else CASES[case]
+
+
 def batch(case: str) -> tuple[Any, Any]:
     """The whole batch."""
     rng = np.random.default_rng(0)
@@ -70,7 +100,7 @@ def loss_of(model: Any, x: Any, y: Any) -> Any:
 
 def program(case: str, parallel: Any) -> tuple[Any, Any]:
     """The step of a case, and its model, which other ranks than 0 begin with other weights."""
-    make, rule, options = CASES[case]
+    make, rule, options = found(case)
     rank = 0 if parallel is None else parallel.rank
     graphc.seed(1 + rank)
     model = make()
@@ -93,14 +123,17 @@ def trained(case: str, parallel: Any = None, steps: int = STEPS) -> dict[str, An
 
 
 def main(case: str, shards: str = "0", transport: str = "") -> None:
-    """Print what this rank has trained."""
-    parallel = graphc.DataParallel(
-        shards=int(shards) or None,
-        sync_batch_norm=case == "synchronized",
-        transport=transport or None,
-        timeout=60,
-    )
-    print(json.dumps(trained(case, parallel)))
+    """Print what this rank has trained; of several cases, with commas, by their names."""
+    results = {}
+    for name in case.split(","):
+        parallel = graphc.DataParallel(
+            shards=int(shards) or None,
+            sync_batch_norm=name == "synchronized",
+            transport=transport or None,
+            timeout=60,
+        )
+        results[name] = trained(name, parallel)
+    print(json.dumps(results if "," in case else results[case]))
 
 
 if __name__ == "__main__":

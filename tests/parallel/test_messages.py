@@ -69,6 +69,10 @@ def normalized() -> Any:
             "parallel: DPSGD expected one process, since its noise is that of one batch",
         ),
         (
+            lambda: step(two(), tune=True),
+            "tune: with parallel= expected False, since each rank would measure others",
+        ),
+        (
             lambda: step(graphc.DataParallel(shards=2), accumulate=2),
             "accumulate: with shards=, which are micro-batches too, expected 1",
         ),
@@ -76,7 +80,11 @@ def normalized() -> Any:
             lambda: step(graphc.DataParallel(shards=3)),
             "shards of a rank=3: expected a batch of 3 equal parts, got x 4",
         ),
-        (lambda: step(two(), device="sim"), "parallel: expected device='cpu', got 'sim'"),
+        (lambda: step(two(), device="sim"), "parallel: expected device='cpu' or 'cuda', got 'sim'"),
+        (
+            lambda: step(graphc.DataParallel(shards=2), device="cuda"),
+            "shards: expected device='cpu', since NCCL adds in an order of its own",
+        ),
         (
             lambda: step(two(sync_batch_norm=True), normalized(), accumulate=2),
             "batch_norm: with sync_batch_norm=True expected no loop around it, such as scan, "
@@ -173,6 +181,14 @@ def test_updates_of_a_bucket_do_not_wait_for_later_ones(monkeypatch: pytest.Monk
     assert sent.count(True) == 9  # eight gradients and the loss
     assert sent.index(False) == 1
     assert sent[-1] is False
+
+
+@pytest.mark.parametrize("memory", ["lean", "search", 800])
+def test_messages_run_once_however_little_memory_there_is(memory: Any) -> None:
+    model = nn.Sequential(*(layer for _ in range(4) for layer in (nn.Linear(3, 3), nn.Tanh())))
+    plan = step(two(), model, memory=memory).plan
+    launched = [s.kernel for s in plan.steps if isinstance(s, Launch)]
+    assert [k for k in launched if plan.kernels[k].message is not None] == ["bucket"]
 
 
 def test_a_plan_with_messages_is_stored_and_read_again() -> None:

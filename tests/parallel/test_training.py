@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from tests.parallel.ranks import Ended, over_mpi, over_tcp
 MODULE = "tests.parallel.cases"
 ALIKE = [case for case in CASES if case not in ("dropout", "images")]
 """The cases in which ranks compute what one process does, up to rounding."""
+RANDOM = [f"random-{seed}" for seed in range(6)]
 
 
 def ranks(count: int, case: str, shards: int = 0, **more: str) -> list[Ended]:
@@ -33,9 +36,15 @@ def close(found: dict[str, object], expected: dict[str, object], case: str) -> N
         )
 
 
+@pytest.fixture(scope="module")
+def pair() -> list[dict[str, Any]]:
+    """What each of two ranks trains, by case."""
+    return [ended.result for ended in ranks(2, ",".join(CASES))]
+
+
 @pytest.mark.parametrize("case", ALIKE)
-def test_two_ranks_train_as_one_process_does(case: str) -> None:
-    one, two = (ended.result for ended in ranks(2, case))
+def test_two_ranks_train_as_one_process_does(case: str, pair: list[dict[str, Any]]) -> None:
+    one, two = (each[case] for each in pair)
     assert one["digest"] == two["digest"]
     close(one, trained(case), case)
 
@@ -47,16 +56,22 @@ def test_more_ranks_train_as_one_process_does(count: int) -> None:
     close(found[0], trained("adam"), "adam")
 
 
-@pytest.mark.parametrize("case", ["adam", "clipped", "dropout"])
-def test_shards_have_the_same_bits_for_every_number_of_ranks(case: str) -> None:
-    found = [ended.result for count in (1, 2, 3, 4) for ended in ranks(count, case, 12)]
-    assert len({each["digest"] for each in found}) == 1
-    assert len({tuple(each["losses"]) for each in found}) == 1
+@pytest.mark.parametrize("cases", [("adam", "clipped", "dropout"), RANDOM])
+def test_shards_have_the_same_bits_for_every_number_of_ranks(cases: Sequence[str]) -> None:
+    found = [e.result for n in (1, 2, 3, 4) for e in ranks(n, ",".join(cases), 12)]
+    for case in cases:
+        assert len({each[case]["digest"] for each in found}) == 1, case
+        assert len({tuple(each[case]["losses"]) for each in found}) == 1, case
 
 
-def test_a_second_run_has_the_same_bits() -> None:
-    runs = [ranks(2, case)[0].result["digest"] for case in ("images", "images")]
-    assert runs[0] == runs[1]
+def test_random_networks_are_the_same_on_both_ranks() -> None:
+    one, two = (ended.result for ended in ranks(2, ",".join(RANDOM)))
+    assert {n: one[n]["digest"] for n in RANDOM} == {n: two[n]["digest"] for n in RANDOM}
+
+
+def test_a_second_run_has_the_same_bits(pair: list[dict[str, Any]]) -> None:
+    again = ranks(2, ",".join(CASES))[0].result
+    assert {n: x["digest"] for n, x in again.items()} == {n: pair[0][n]["digest"] for n in CASES}
 
 
 def test_buckets_do_not_change_bits() -> None:
@@ -65,15 +80,15 @@ def test_buckets_do_not_change_bits() -> None:
     assert len(set(runs)) == 1
 
 
-def test_statistics_are_the_same_on_all_ranks() -> None:
-    one, two = (ended.result for ended in ranks(2, "images"))
+def test_statistics_are_the_same_on_all_ranks(pair: list[dict[str, Any]]) -> None:
+    one, two = (each["images"] for each in pair)
     assert one["digest"] == two["digest"]
     assert one["losses"] == two["losses"]
 
 
-def test_ranks_draw_different_numbers() -> None:
-    """With equal data on both ranks the mean differs from that of one rank's draws."""
-    one, two = (ended.result for ended in ranks(2, "dropout"))
+def test_ranks_draw_different_numbers(pair: list[dict[str, Any]]) -> None:
+    """The mean is not that of one process, whose draws are those of the whole batch."""
+    one, two = (each["dropout"] for each in pair)
     assert one["digest"] == two["digest"]
     assert not np.allclose(one["losses"], trained("dropout")["losses"], rtol=1e-6)
 

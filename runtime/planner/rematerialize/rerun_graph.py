@@ -52,13 +52,13 @@ class LaunchedGraph:
 
     def repeatable(self) -> dict[int, frozenset[int]]:
         """The launches that may rerun, each with the state buffers that it reads. Loops and what
-        they replace may not."""
+        they replace may not, nor messages, in which other processes take part."""
         roots = body_roots(self.graph)
         scans = [n for n in self.graph.nodes if n.op.name == "scan"]
         looped = {roots[v] for n in scans for v in (*n.inputs, *n.outputs)}
         found = {}
         for i, node in self.nodes.items():
-            if looped.intersection(node.outputs):
+            if looped.intersection(node.outputs) or node.op.communicates:
                 continue
             instead = self.idle(node)
             found[i] = frozenset(

@@ -1,0 +1,66 @@
+"""Messages of a plan on GPUs, by NCCL: sums over all ranks, issued on the plan's streams.
+
+A sum is one call of `ncclAllReduce` on the stream of its step, where the arrays lie. While a stream
+is captured, it becomes a part of the CUDA graph, so later steps of the host cost nothing. NCCL adds
+in an order of its own, which is the same from run to run on the same machines.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from graphc.base.errors import RunError
+from graphc.ir import DTYPES
+from graphc.kernels.program.message import Message
+from graphc.parallel.group import Group
+from graphc.runtime.planner.tasks import aligned
+
+KINDS = {"f32": "Float32", "f64": "Float64"}
+"""NCCL's names of dtypes."""
+
+
+@functools.cache
+def communicator(group: Group, ordinal: int) -> Nccl:
+    """The communicator of a group whose rank here has the GPU of this number, which is current.
+
+    All ranks make it together. Raises RunError if nccl4py or NCCL is missing.
+    """
+    return Nccl(group, _bindings())
+
+
+class Nccl:
+    """A communicator of all ranks, one GPU each. `nccl` are the bindings."""
+
+    def __init__(self, group: Group, nccl: Any) -> None:
+        self._nccl = nccl
+        text = bytes(nccl.get_unique_id()).hex() if group.rank == 0 else ""
+        unique = nccl.UniqueId.from_buffer(bytearray.fromhex(group.agreed(text)))
+        self._communicator = nccl.comm_init_rank(group.ranks, unique.ptr, group.rank)
+
+    def issue(self, message: Message, pointers: Sequence[int], stream: Any) -> Callable[[], Any]:
+        """A function that issues a sum on a stream; `pointers` are its kernel's arguments."""
+        itemsize = DTYPES[message.dtype].itemsize
+        elements = sum(aligned(count * itemsize) for count in message.counts) // itemsize
+        return partial(
+            self._nccl.all_reduce,
+            pointers[0],
+            pointers[len(message.counts)],
+            elements,
+            int(getattr(self._nccl.DataType, KINDS[message.dtype])),
+            int(self._nccl.RedOp.Sum),
+            self._communicator,
+            int(stream.handle),
+        )
+
+
+def _bindings() -> Any:
+    try:
+        return import_module("nccl.bindings.nccl")
+    except (ImportError, OSError) as problem:
+        raise RunError(
+            f"data-parallel training on GPUs needs nccl4py (pip install 'graphc[nccl]'): {problem}"
+        ) from None

@@ -1,0 +1,85 @@
+"""Messages on a GPU are calls of NCCL on the plan's streams, in its order, and in its graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from graphc.base.errors import RunError
+from graphc.runtime.cuda import nccl
+from tests.cuda.records import parts, recorded, verbs
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return recorded("recording_nccl", tmp_path_factory.mktemp("driver"))
+
+
+def issued(lines: list[str]) -> list[list[Any]]:
+    """Launches, messages, records and waits as [kind, stream from 0, elements or event]."""
+    found: list[list[Any]] = []
+    for line in lines:
+        words = line.split()
+        if words[0] == "launch":
+            found.append(["launch", int(words[1]) - 1, 1])
+        elif words[0] == "all_reduce":
+            found.append(["message", int(words[1]) - 1, int(words[3])])
+        elif words[0] in ("record", "wait"):
+            found.append([words[0], int(words[1]) - 1, int(words[3])])
+    return found
+
+
+def planned(record: dict[str, Any], first_event: int) -> list[list[Any]]:
+    found: list[list[Any]] = []
+    for kind, stream, what in record["plan"]:
+        if kind == "launch":
+            found += [[kind, stream, 1]] * what
+        else:
+            found.append([kind, stream, what if kind == "message" else what + first_event])
+    return found
+
+
+def test_messages_are_issued_where_and_when_the_plan_says(record: dict[str, Any]) -> None:
+    for lines in parts(record["steps"][0]):
+        found = issued(lines)
+        first = min(event for kind, _, event in found if kind in ("record", "wait"))
+        expected = planned(record, first)
+        assert [x for x in found if x[0] != "record"] == [x for x in expected if x[0] != "record"]
+        assert sum(kind == "message" for kind, *_ in found) > 2
+        assert {stream for kind, stream, _ in found if kind == "message"} == {1}
+
+
+def test_messages_sum_float32_in_place(record: dict[str, Any]) -> None:
+    calls = [x for x in record["steps"][0] if x.startswith("all_reduce")]
+    assert all(x.endswith("kind 7 op 0 of 99 in place") for x in calls)
+
+
+def test_later_steps_launch_the_graph_alone(record: dict[str, Any]) -> None:
+    for lines in record["steps"][1:]:
+        assert "all_reduce" not in verbs(lines)
+        assert "launch_graph" in verbs(lines) or any("graph" in verb for verb in verbs(lines))
+
+
+def test_ranks_join_at_compile_and_take_the_state_of_rank_0_at_the_first_step(
+    record: dict[str, Any],
+) -> None:
+    joined = [x for x in record["compile"] if x.startswith("communicator")]
+    assert joined == ["communicator of 2 identity 4711 rank 0"]
+    assert [verbs(lines).count("broadcast") > 0 for lines in record["steps"]] == [
+        True,
+        False,
+        False,
+    ]
+
+
+def test_nccl_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacking(name: str) -> None:
+        raise ImportError("no nccl")
+
+    monkeypatch.setattr(nccl, "import_module", lacking)
+    with pytest.raises(RunError) as error:
+        nccl.communicator(None, -1)  # type: ignore[arg-type]
+    assert str(error.value) == (
+        "data-parallel training on GPUs needs nccl4py (pip install 'graphc[nccl]'): no nccl"
+    )
