@@ -11,7 +11,7 @@ from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from graphc.base import config
-from graphc.base.errors import GraphError, RunError
+from graphc.base.errors import RunError
 from graphc.base.messages import decide
 from graphc.base.target import Target
 from graphc.ir import Graph
@@ -20,6 +20,7 @@ from graphc.ir.state import StateBuffer
 from graphc.ops.loops.scan import bodies
 from graphc.parallel.group import Group
 from graphc.program.executable import Executable
+from graphc.program.ranks import check_messages
 
 if TYPE_CHECKING:  # nothing of it is needed before something is compiled
     from graphc.kernels.prebuilt.description import Prebuilt
@@ -137,7 +138,7 @@ def load(
     one. Messages of the plan go to the ranks of `group`.
     """
     if group is not None:
-        _check_messages(graph, device)
+        check_messages(graph, device)
     if target.device == "reference":
         from graphc.runtime.reference import ReferenceExecutable
 
@@ -217,16 +218,6 @@ def load(
                 plan = with_note(plan, executable)
             made = "lean" if lean else "by_step"
             return executable, plan, None if planned(plan) is graph else (made, planned(plan))
-
-
-def _check_messages(graph: Graph, device: str) -> None:
-    """Raise GraphError if the device cannot play the messages of a graph."""
-    kind = device.partition(":")[0]
-    if kind not in ("cpu", "cuda"):
-        raise GraphError(f"parallel: expected device='cpu' or 'cuda', got {device!r}")
-    pieces = [n.op.attributes["pieces"] for n in graph.nodes if n.op.communicates]
-    if kind == "cuda" and max(pieces, default=1) > 1:
-        raise GraphError("shards: expected device='cpu', since NCCL adds in an order of its own")
 
 
 def _checked(plan: Plan, graph: Graph, executable: Any) -> Plan:

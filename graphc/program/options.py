@@ -19,6 +19,7 @@ from graphc.parallel.options import DataParallel
 from graphc.program.loading import target_for
 from graphc.program.micro_batches import Differentiation
 from graphc.program.private import PrivateDifferentiation
+from graphc.program.ranks import ranks_of
 
 MIXED = {"bfloat16": "bf16", "float16": "f16"}
 """The values of `mixed` and the dtypes that they stand for."""
@@ -75,7 +76,7 @@ class Options:
             pipeline as passes,  # not before it is needed: they are a tenth of the package's import
         )
 
-        ranks = _ranks(parallel, update, accumulate)
+        ranks = ranks_of(parallel, update, accumulate)
         if ranks is not None and tune:
             raise error("tune: with parallel= expected False, since each rank would measure others")
         if ranks is not None and streams in (None, "auto"):
@@ -147,18 +148,3 @@ class Options:
             out == "device",
             ranks,
         )
-
-
-def _ranks(parallel: Any, update: Any, accumulate: Any) -> DataParallel | None:
-    """The ranks that train together, or GraphError; None for a process by itself."""
-    if parallel is None:
-        return None
-    if not isinstance(parallel, DataParallel):
-        raise error(f"parallel: expected graphc.DataParallel(), got {type(parallel).__name__}")
-    if update is None:
-        raise error("parallel: averages what update= takes, which is not given")
-    if isinstance(update, DPSGD) and parallel.active:
-        raise error("parallel: DPSGD expected one process, since its noise is that of one batch")
-    if parallel.shards is not None and accumulate != 1:
-        raise error("accumulate: with shards=, which are micro-batches too, expected 1")
-    return parallel if parallel.active else None

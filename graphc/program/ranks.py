@@ -1,0 +1,36 @@
+"""What programs of several ranks may be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphc.base.errors import GraphError
+from graphc.base.source_lines import error
+from graphc.ir import Graph
+from graphc.optim.private import DPSGD
+from graphc.parallel.options import DataParallel
+
+
+def ranks_of(parallel: Any, update: Any, accumulate: Any) -> DataParallel | None:
+    """The ranks that train together, or GraphError; None for a process by itself."""
+    if parallel is None:
+        return None
+    if not isinstance(parallel, DataParallel):
+        raise error(f"parallel: expected graphc.DataParallel(), got {type(parallel).__name__}")
+    if update is None:
+        raise error("parallel: averages what update= takes, which is not given")
+    if isinstance(update, DPSGD) and parallel.active:
+        raise error("parallel: DPSGD expected one process, since its noise is that of one batch")
+    if parallel.shards is not None and accumulate != 1:
+        raise error("accumulate: with shards=, which are micro-batches too, expected 1")
+    return parallel if parallel.active else None
+
+
+def check_messages(graph: Graph, device: str) -> None:
+    """Raise GraphError if the device cannot play the messages of a graph."""
+    kind = device.partition(":")[0]
+    if kind not in ("cpu", "cuda"):
+        raise GraphError(f"parallel: expected device='cpu' or 'cuda', got {device!r}")
+    pieces = [n.op.attributes["pieces"] for n in graph.nodes if n.op.communicates]
+    if kind == "cuda" and max(pieces, default=1) > 1:
+        raise GraphError("shards: expected device='cpu', since NCCL adds in an order of its own")
