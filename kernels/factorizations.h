@@ -2,8 +2,8 @@
 //
 // A team computes one matrix: a chunk of the CPU alone, or a block of threads. team.each(begin, end, f) calls f(i) for all i, in
 // whatever order and by any thread, but always the same thread for the same i and begin; team.columns(begin, end, f) gives f runs
-// of columns, as registers; team.sync() lets all threads see what was written before; team.first() is true for one of them. All other statements are every thread's: what they read, no thread writes
-// before the next sync().
+// of columns, as registers; team.sync() lets all threads see what was written before; team.first() is true for one of them. All
+// other statements are every thread's: what they read, no thread writes before the next sync().
 //
 // The order of operations. An element that several columns change is changed by them in ascending order, and sums along rows or
 // columns add in ascending order, each product rounded; so groups of columns, registers and threads change no bits. The references
@@ -183,7 +183,7 @@ GRAPHC_FACTORS void reflect(const Team& team, long m, long n, long j, long begin
     for (long i = j + 1; i < m; i++) sum += lanes.load(a + i * n + k) * v[i];
     sum *= scale;
     lanes.store(top, FRESH ? 0 - sum : lanes.load(top) - sum);
-    for (long i = j + 1; i < m; i++) {
+    GRAPHC_ROLLED for (long i = j + 1; i < m; i++) {
       T* const place = a + i * n + k;
       lanes.store(place, lanes.load(place) - sum * v[i]);
     }

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # a call needs it twice, without `signal`'s enums
+import os
 import signal
 import threading
 from types import FrameType
+
+_SIGINT = int(signal.SIGINT)
+_main = threading.main_thread().ident
+"""The thread that gets signals."""
+
+
+def _after_fork() -> None:
+    global _main
+    _main = threading.get_ident()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class DeferredInterrupts:
@@ -21,23 +35,23 @@ class DeferredInterrupts:
 
     def begin(self) -> None:
         """Begin a block."""
-        if threading.get_ident() != threading.main_thread().ident:
+        if threading.get_ident() != _main:
             return
-        handler = signal.getsignal(signal.SIGINT)
+        handler = _signal.getsignal(_SIGINT)
         if handler is signal.default_int_handler:
             self._asked = False
-            signal.signal(signal.SIGINT, self._handler)
+            _signal.signal(_SIGINT, self._handler)
             self._depth = 1
         elif handler is self._handler:
             self._depth += 1
 
     def end(self) -> None:
         """End a block. Raises KeyboardInterrupt if there was a Ctrl-C in the outermost one."""
-        if not self._depth or threading.get_ident() != threading.main_thread().ident:
+        if not self._depth or threading.get_ident() != _main:
             return
         self._depth -= 1
         if not self._depth:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            _signal.signal(_SIGINT, signal.default_int_handler)
             if self._asked:
                 raise KeyboardInterrupt
 

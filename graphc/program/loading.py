@@ -138,7 +138,8 @@ def load(
     one. Messages of the plan go to the ranks of `group`.
     """
     if group is not None:
-        check_messages(graph, device)
+        kind = device.partition(":")[0]
+        check_messages(graph, device, kind in ("cpu", "cuda"), kind == "cpu")
     if target.device == "reference":
         from graphc.runtime.reference import ReferenceExecutable
 

@@ -26,11 +26,17 @@ def ranks_of(parallel: Any, update: Any, accumulate: Any) -> DataParallel | None
     return parallel if parallel.active else None
 
 
-def check_messages(graph: Graph, device: str) -> None:
-    """Raise GraphError if the device cannot play the messages of a graph."""
-    kind = device.partition(":")[0]
-    if kind not in ("cpu", "cuda"):
+def check_messages(graph: Graph, device: str, plays: bool, orders: bool) -> None:
+    """Raise GraphError if a device cannot play the messages of a graph.
+
+    Args:
+        graph: The graph.
+        device: The name of the device.
+        plays: Whether it sends messages.
+        orders: Whether it adds pieces in their order.
+    """
+    if not plays:
         raise GraphError(f"parallel: expected device='cpu' or 'cuda', got {device!r}")
     pieces = [n.op.attributes["pieces"] for n in graph.nodes if n.op.communicates]
-    if kind == "cuda" and max(pieces, default=1) > 1:
+    if not orders and max(pieces, default=1) > 1:
         raise GraphError("shards: expected device='cpu', since NCCL adds in an order of its own")

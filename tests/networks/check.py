@@ -132,9 +132,7 @@ def _planned() -> Iterator[None]:
     compared with their traces."""
     load, check = making.load, os.environ.get("GRAPHC_CHECK", "")
 
-    def plan(
-        graph: Any, device: Any, target: Any, state: Any, settings: Any, notes: Any, key: Any
-    ) -> Any:
+    def plan(graph: Any, device: Any, target: Any, state: Any, _: Any, notes: Any, *__: Any) -> Any:
         make_plan_of(graph, target, 3, notes)
         planned = make_plan_of(graph, target, 1, notes)
         return ReferenceExecutable(graph, state), planned, None

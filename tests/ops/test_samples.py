@@ -14,8 +14,9 @@ from tests.ops.sample import for_each_op
 from tests.ops.samples import SAMPLES, Sample
 from tools.write_ops_page import MADE_BY_PASSES
 
-BY_GRAPHS = {"scan", "custom_gradient"}
-"""Ops whose body is a graph: their tests have files of their own."""
+BY_GRAPHS = {"scan", "custom_gradient", "all_reduce"}
+"""Ops whose body is a graph, or whose results other processes' are part of: their tests have files
+of their own."""
 WITHOUT_SLOPE = {"nextafter", "stop_gradient"}
 """Ops whose gradient is 0 by definition, whatever their reference says."""
 

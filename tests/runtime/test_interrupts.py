@@ -21,6 +21,9 @@ from graphc.runtime.compilers.compiler import find_compiler
 from graphc.runtime.cpu.addresses import HostArena
 from tests.runtime.test_locks import training
 
+# Audit hooks of other tests, which nothing can remove, are interrupted as well, which is ignored.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 SAMPLES, LAST = 40, 250
 """How many points of an action are met: some at random, and the last ones, where state is
 written."""
