@@ -31,6 +31,6 @@ def check_messages(graph: Graph, device: str) -> None:
     kind = device.partition(":")[0]
     if kind not in ("cpu", "cuda"):
         raise GraphError(f"parallel: expected device='cpu' or 'cuda', got {device!r}")
-    pieces = [n.op.attributes["pieces"] for n in graph.nodes if n.op.communicates]
+    pieces = [n.op.attributes.get("pieces", 1) for n in graph.nodes if n.op.communicates]
     if kind == "cuda" and max(pieces, default=1) > 1:
         raise GraphError("shards: expected device='cpu', since NCCL adds in an order of its own")
