@@ -98,13 +98,14 @@ def save_checkpoint(
     named = _named("save_checkpoint", sources)
     path = Path(folder) / f"step-{step}.safetensors"
     groups = [s.group for s in named.values() if isinstance(s, Program)]
+    writes = not any(group is not None and group.rank for group in groups)
+    for group in filter(None, groups if writes else ()):
+        group.check()
     tensors, buffers = _stored(named)
-    if any(group is not None and group.rank for group in groups):
+    if not writes:
         sliced = {n: b for n, b in buffers.items() if isinstance(b, SlicedBuffer)}
         contents(sliced, "save_checkpoint")  # which rank 0 collects
         return path
-    for group in filter(None, groups):
-        group.check()
     document = {
         "step": step,
         "data": data,
