@@ -28,6 +28,7 @@ import numpy as np
 
 import graphc
 from benchmarks.data_parallel import NETWORKS, SlowNetwork, program
+from graphc.kernels.program.message import Message
 from graphc.runtime.plan.plan import Launch, Plan, Record, Wait
 
 BUCKET = 2 << 20
@@ -49,10 +50,14 @@ class Network:
 
     def sum_seconds(self, size: int, ranks: int) -> float:
         """The seconds of a sum of `size` bytes over all ranks."""
+        return 2 * self.exchange_seconds(size, ranks)
+
+    def exchange_seconds(self, size: int, ranks: int) -> float:
+        """The seconds of one of its two exchanges of slices."""
         if ranks == 1:
             return 0.0
         moved = (ranks - 1) / ranks * size / self.rate
-        return 2 * (self.latency + (ranks - 1) * self.overhead + moved)
+        return self.latency + (ranks - 1) * self.overhead + moved
 
 
 KNOWN = (
@@ -78,7 +83,8 @@ def predicted(plan: Plan, seconds: Mapping[int, float], ranks: int, network: Net
         elif isinstance(step, Wait):
             clocks[step.stream] = max(clocks[step.stream], events[step.event])
         elif (size := message_bytes(plan, number)) is not None:
-            clocks[step.stream] += network.sum_seconds(size, ranks)
+            exchanges = _exchanges(plan, number)
+            clocks[step.stream] += exchanges * network.exchange_seconds(size, ranks)
         elif step.stream == last and _sends(plan):
             waiting.append((clocks[last], seconds[number]))
         else:
@@ -90,11 +96,22 @@ def predicted(plan: Plan, seconds: Mapping[int, float], ranks: int, network: Net
 
 
 def message_bytes(plan: Plan, number: int) -> int | None:
-    """The bytes of a message; None for another step."""
+    """The bytes of a message to or from all ranks; None for another step."""
     step = plan.steps[number]
-    if not isinstance(step, Launch) or plan.kernels[step.kernel].message is None:
+    if not isinstance(step, Launch) or _message(plan, number) is None:
         return None
-    return sum(place.stop - place.start for place in step.reads)
+    return max(sum(p.stop - p.start for p in places) for places in (step.reads, step.writes))
+
+
+def _message(plan: Plan, number: int) -> Message | None:
+    step = plan.steps[number]
+    return plan.kernels[step.kernel].message if isinstance(step, Launch) else None
+
+
+def _exchanges(plan: Plan, number: int) -> int:
+    """How often the ranks exchange slices for a message."""
+    message = _message(plan, number)
+    return 2 if message is not None and message.kind == "all_reduce" else 1
 
 
 def _sends(plan: Plan) -> bool:

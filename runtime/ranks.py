@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from graphc.ir.sliced_state import SlicedBuffer
 from graphc.ir.state import StateBuffer, wrote
 from graphc.parallel.group import ALONE, Group
 from graphc.runtime.plan.plan import Plan
@@ -30,6 +31,7 @@ class Ranks:
         if self._agreed:
             return
         plan = self._plan
+        sliced = [buffer for buffer in state.values() if isinstance(buffer, SlicedBuffer)]
         self.group.compare(
             plan.name,
             {
@@ -39,9 +41,14 @@ class Ranks:
                 "state": ", ".join(f"{b.value.name} {b.value.type}" for b in plan.state),
                 "kernels": ", ".join(plan.kernels),
                 "plan": plan.verify().digest,
+                "sharded state": "loaded" if any(b.version for b in sliced) else "new",
             },
         )
-        shared = [buffer for name, buffer in state.items() if name != RANK]
+        shared = [
+            buffer
+            for name, buffer in state.items()
+            if name != RANK and not isinstance(buffer, SlicedBuffer)
+        ]
         for buffer in shared:
             buffer.refresh_host()
         self.group.broadcast([buffer.array for buffer in shared])

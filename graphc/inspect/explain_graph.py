@@ -31,7 +31,12 @@ TEMPLATES = {
     "relayout": "the same elements in another order in memory",
 }
 
-
+_EXCHANGED = {
+    "all_reduce": "adds what all ranks have, in the order of the ranks",
+    "reduce_scatter": "adds this rank's slice of what all ranks have, in the order of the ranks",
+    "all_gather": "collects the slices of all ranks",
+}
+"""What nodes that communicate do."""
 _ALL_ROWS = (
     "its update writes all {} rows, though a step reads {} at most: rows without a gradient change "
     "too by momentum, weight decay, ema= and means that decay. optim.SparseAdam, and SGD and "
@@ -87,7 +92,7 @@ class GraphReader:
             text = f"converts {source.type} to {node.output.type}, for {names}"
             return Reason("what", f'{text}; compile(disable="layout") keeps all row-major')
         if node.op.communicates:
-            return Reason("what", "adds what all ranks have, in the order of the ranks")
+            return Reason("what", _EXCHANGED[node.op.name])
         return Reason("what", "a reshape that moves nothing: another name for the same bytes")
 
     def fused(self, kernel: KernelNode) -> Iterator[Reason]:

@@ -78,6 +78,19 @@ class StateBuffer:
     def type(self) -> Type:
         return Type(self.array.shape, dtype_name(self.array.dtype))
 
+    @property
+    def whole_type(self) -> Type:
+        """The type of what is saved and loaded; another one if this process has a part of it."""
+        return self.type
+
+    def whole(self, array: Array) -> Array:
+        """Return what is saved of contents."""
+        return array
+
+    def own(self, whole: Array) -> Array:
+        """Return what this process has of an array that is loaded."""
+        return whole
+
     def __reduce__(self) -> tuple[Any, ...]:
         # A deep copy or an unpickled buffer must be aligned and lie on the host, as every one does.
         def copied() -> Array:
@@ -93,9 +106,10 @@ class StateBuffer:
     def assign(self, value: Any, name: str = "state") -> None:
         """Overwrite the contents; GraphError if shape or dtype do not fit."""
         source = host_array(value)
-        if source.shape != self.array.shape or not can_hold(self.array.dtype, source.dtype):
+        shape = self.whole_type.shape
+        if source.shape != shape or not can_hold(self.array.dtype, source.dtype):
             got = f"{long_name(source.dtype)}{list(source.shape)}"
-            expected = f"{long_name(self.array.dtype)}{list(self.array.shape)}"
+            expected = f"{long_name(self.array.dtype)}{list(shape)}"
             raise GraphError(f"{name}: expected {expected}, got {got}")
         overwrite({name: self}, {name: source}, name)
 
@@ -183,7 +197,8 @@ def contents(buffers: Mapping[str, StateBuffer], what: str) -> dict[str, Array]:
             buffer.refresh_host()
         return {name: buffer.array.copy() for name, buffer in buffers.items()}
 
-    return between_calls(buffers.values(), what, copied)
+    found = between_calls(buffers.values(), what, copied)
+    return {name: buffers[name].whole(array) for name, array in found.items()}
 
 
 def overwrite(
@@ -200,7 +215,7 @@ def overwrite(
 
     def write() -> None:
         for name, buffer in buffers.items():
-            buffer.array[...] = new[name]
+            buffer.array[...] = buffer.own(new[name])
         wrote(buffers.values(), "host")
 
     between_calls(buffers.values(), what, lambda: completed(write))

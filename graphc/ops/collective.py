@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from graphc.base.errors import GraphError
 from graphc.ir import FLOATS, Type
 from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary
@@ -64,3 +66,65 @@ class AllReduce(Op):
     def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
         """Nothing is known, so that the operands lie in memory as they are."""
         return tuple(tuple((None,) * x.rank for x in inputs) for _ in inputs)
+
+
+@dataclass(frozen=True)
+class ReduceScatter(Op):
+    """This rank's slice of the sum over all ranks, in the order of the ranks.
+
+    The input has the slice of each rank along its first axis, behind an axis of `pieces` if these
+    are more than one, as those of `AllReduce`.
+    """
+
+    ranks: int
+    """The number of processes."""
+    pieces: int = 1
+    """The pieces of each rank."""
+    name: ClassVar[str] = "reduce_scatter"
+    is_planned: ClassVar[bool] = True
+    communicates: ClassVar[bool] = True
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        (x,) = inputs
+        check_dtype(self.name, x.dtype, FLOATS, (x,))
+        lead = (self.ranks,) if self.pieces == 1 else (self.pieces, self.ranks)
+        if x.shape[: len(lead)] != lead:
+            raise GraphError(f"reduce_scatter: expected {list(lead)} slices, got {x}")
+        return (Type(x.shape[len(lead) :], x.dtype),)
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        """What one rank contributes to the first slice."""
+        (x,) = inputs
+        if self.pieces == 1:
+            return (x[0],)
+        total: Array = x[0, 0].copy()
+        for piece in x[1:]:
+            total += piece[0]
+        return (total,)
+
+    def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
+        """Nothing is known, so that the operand lies in memory as it is."""
+        return (((None,) * inputs[0].rank,),)
+
+
+@dataclass(frozen=True)
+class AllGather(Op):
+    """The inputs of all ranks, along a new first axis in the order of the ranks."""
+
+    ranks: int
+    """The number of processes."""
+    name: ClassVar[str] = "all_gather"
+    is_planned: ClassVar[bool] = True
+    communicates: ClassVar[bool] = True
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        (x,) = inputs
+        return (Type((self.ranks, *x.shape), x.dtype),)
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        """What there is where all ranks have the same input."""
+        return (np.repeat(inputs[0][None], self.ranks, axis=0),)
+
+    def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
+        """Nothing is known, so that the operand lies in memory as it is."""
+        return (((None,) * inputs[0].rank,),)

@@ -20,6 +20,7 @@ from graphc.optim.construction import checked
 from graphc.optim.groups import Group
 from graphc.optim.loss_scale import SCALE
 from graphc.optim.rows import Lookups, RowGradient
+from graphc.optim.slices import Slices, is_elementwise
 from graphc.optim.stateful import Gradient, Groups, Stateful
 from graphc.trace import Builder, Tensor
 
@@ -118,8 +119,21 @@ class Rule(Stateful):
 
     def emit(self, builder: Builder, gradients: Sequence[Gradient]) -> None:
         """Append the updates of all parameters, moments and counters to the graph."""
+        self.emit_slices(builder, gradients, None)
+
+    def emit_slices(
+        self, builder: Builder, gradients: Sequence[Gradient], slices: Slices | None
+    ) -> None:
+        """Append the updates of this rank's slices of all parameters, and what `emit` does.
+
+        Args:
+            builder: The program under construction.
+            gradients: What `emit` takes; with `slices`, this rank's slice of each gradient.
+            slices: How updates are divided among ranks; None if they are not.
+        """
         called = type(self).__name__.lower()
-        self._remember(gradients)
+        self._remember(gradients, slices)
+        sliced: list[tuple[str, Tensor, Tensor]] = []
         clock = self._clock_for(gradients)
         counters = self._counters(gradients, clock)
         self._share(builder, clock)
@@ -146,6 +160,8 @@ class Rule(Stateful):
                 old = [builder.read_state(parameter.state, name)]
                 old += [builder.read_state(b, f"{m}.{name}") for m, b in buffers.items()]
                 read = old if few is None else [few.of(state) for state in old]
+                if slices is not None:
+                    read = [slices.of(builder, old[0], name), *old[1:]]
                 weight, *moments = map(_wide, read)
                 wide = _wide(part)
                 wide = -wide if self.maximize else wide
@@ -158,7 +174,13 @@ class Rule(Stateful):
                     new = *new, self._averaged(average, new[0], following[counter])
                 for state, tensor in zip(old, new, strict=True):
                     changed = _cast(tensor, state)
-                    builder.update(state, changed if few is None else few.put(state, changed))
+                    if slices is not None and state is old[0]:
+                        sliced.append((name, state, changed))
+                    else:
+                        builder.update(state, changed if few is None else few.put(state, changed))
+        if slices is not None:
+            with builder.at(Where(derived=True, function=called)):
+                slices.put(builder, sliced)
 
     def share(self, builder: Builder, gradients: Sequence[Gradient]) -> None:
         """Bind the loss scale and the counters of a program that computes gradients for this rule.
@@ -178,6 +200,38 @@ class Rule(Stateful):
         # What a class says does not hold of a subclass that computes something else.
         says, computes = (_definer(member, method) for method in ("keeps_unread", "apply"))
         return self.ema is None and issubclass(says, computes) and member.keeps_unread()
+
+    def check_slices(self, gradients: Sequence[Gradient], ranks: int) -> None:
+        """Raise GraphError unless ranks can each update a slice of every parameter."""
+        said = f"shard_optimizer_state: {type(self).__name__}"
+        if type(self).emit is not Rule.emit:
+            raise error(f"{said} has an emit of its own, expected one that defines apply")
+        for name in ("clip_grad_norm", "ema"):
+            if getattr(self, name) is not None:
+                raise error(f"{said} expected {name}=None, which needs whole gradients or weights")
+        known: dict[tuple[Rule, Type], bool] = {}
+        for parameter, _, name in gradients:
+            group = self._group_of(parameter, name)
+            member, kind = self if group is None else group.member, parameter.type
+            if (member, kind) not in known:
+                known[member, kind] = is_elementwise(member._applied, kind, ranks)
+            if not known[member, kind]:
+                raise error(
+                    f"{said} updates {name} : {parameter.type} by more than each element's own "
+                    "gradient, expected a rule such as Adam"
+                )
+
+    def _applied(self, kind: Type) -> Builder:
+        """The graph of the update of a parameter of a type alone."""
+        builder = Builder("apply")
+        with builder.building():
+            rate, step = (builder.input(name, Type((), "f32")) for name in ("rate", "step"))
+            wide = Type(kind.shape, "f32" if kind.dtype in NARROW else kind.dtype)
+            names = ("weight", "gradient", *self.moments)
+            weight, gradient, *moments = (builder.input(name, wide) for name in names)
+            scalars = tuple(_cast(s, weight) for s in self.scalars(rate, step))
+            self.apply(weight, gradient, tuple(moments), scalars)
+        return builder
 
     def _rows(self, builder: Builder, gradients: Sequence[Gradient]) -> list[RowGradient | None]:
         """Of each gradient the rows that lookups read, where no other row changes by it."""

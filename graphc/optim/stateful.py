@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from graphc.base.dtypes import convert
 from graphc.base.errors import GraphError
 from graphc.base.source_lines import error, user_line
 from graphc.ir import Array, Names, Type
@@ -25,6 +24,7 @@ from graphc.optim.clock import Clock
 from graphc.optim.counts import Counts
 from graphc.optim.groups import Group, Rate, group_of, make_groups
 from graphc.optim.loss_scale import SCALE
+from graphc.optim.slices import Slices, check_alike, first_moment
 from graphc.trace import Builder, Tensor
 
 Groups = Sequence[Mapping[str, Any]]
@@ -149,7 +149,7 @@ class Stateful:
 
     def state_types(self) -> dict[str, Type]:
         """Return the types of the state that programs have, by its names in `state_dict`."""
-        return {name: buffer.type for name, buffer in self._named()}
+        return {name: buffer.whole_type for name, buffer in self._named()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` returned; if anything does not fit, nothing is changed.
@@ -166,12 +166,14 @@ class Stateful:
         own |= {self._rate_name(group): self._clocks[0].rate for group in self._groups}
         prefixes = ("step.", "steps.", "random.", SCALE, *self._prefixes())
         counted = self._complete_steps(arrays)
-        problems = [f"missing {name} : {b.type}" for name, b in own.items() if name not in arrays]
+        problems = [
+            f"missing {name} : {b.whole_type}" for name, b in own.items() if name not in arrays
+        ]
         for name, array in arrays.items():
             if name not in own and not name.startswith(prefixes):
                 problems.append(f"unexpected {name}")
-            elif name in own and not can_assign(array, own[name].type):
-                problems.append(f"{name}: expected {own[name].type}, got {type_text(array)}")
+            elif name in own and not can_assign(array, kind := own[name].whole_type):
+                problems.append(f"{name}: expected {kind}, got {type_text(array)}")
         problems = problems or self._problems_of(arrays)
         if problems:
             raise GraphError("\n  ".join([f"load_state_dict: {type(self).__name__}", *problems]))
@@ -348,8 +350,9 @@ class Stateful:
             buffer.assign(self._loaded.pop(path), path)
         return buffer
 
-    def _remember(self, gradients: Sequence[Gradient]) -> None:
+    def _remember(self, gradients: Sequence[Gradient], slices: Slices | None) -> None:
         """Make the moments of parameters that have none, from what was loaded if anything was."""
+        check_alike([self._moments.get(p.state, {}) for p, _, _ in gradients], slices)
         names = Names(self._names.values())  # models with equal names may share a rule
         new: dict[str, Parameter] = {}
         rules: dict[str, Stateful] = {}
@@ -369,16 +372,12 @@ class Stateful:
         for name, parameter in new.items():
             self._names[parameter.state] = name
             self._moments[parameter.state] = {
-                moment: self._first(rules[name], moment, parameter, f"{moment}.{name}")
+                moment: self._buffer(
+                    f"{moment}.{name}",
+                    first_moment(moment, parameter, rules[name].initial(moment), slices),
+                )
                 for moment in kept[name]
             }
-
-    def _first(self, rule: Stateful, moment: str, parameter: Parameter, path: str) -> StateBuffer:
-        kind, initial = parameter.type, rule.initial(moment)
-        if moment != "ema" and initial == 0:
-            return self._buffer(path, StateBuffer.zeros(kind))
-        first = parameter.numpy() if moment == "ema" else np.full(kind.shape, initial)
-        return self._buffer(path, StateBuffer(convert(first, kind.numpy_dtype)))
 
     def _named(self) -> Iterator[tuple[str, StateBuffer]]:
         """All state but the rates, by name."""

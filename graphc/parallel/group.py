@@ -76,12 +76,51 @@ class Group:
             terms: The pieces of this rank, each like `sums`. The first may be `sums` itself.
             sums: Receives the sum [n].
         """
+        self._noting(lambda: self._sum(terms, sums))
+
+    def sum_slices(self, terms: Sequence[Array], total: Array) -> None:
+        """Let `total` be this rank's slice of the sum of the terms of all ranks, in their order.
+
+        Failures are as those of `sum_pieces`.
+
+        Args:
+            terms: The pieces of this rank [ranks * n]: the slice of each rank in order.
+            total: Receives the sum [n].
+        """
+        bounds = [total.nbytes * r for r in range(self.ranks + 1)]
+        self._noting(lambda: self._reduce(terms, bounds, total))
+
+    def gather_slices(self, own: Array, whole: Array) -> None:
+        """Let `whole` be the slices of all ranks in order. Failures are as those of `sum_pieces`.
+
+        Args:
+            own: This rank's slice [n].
+            whole: Receives all slices [ranks * n].
+        """
+        self._noting(lambda: self._gather(own, whole))
+
+    def gathered(self, own: Array) -> Array:
+        """Return the contiguous arrays of all ranks, along a new first axis.
+
+        All ranks call it together, between steps. Raises RunError if a rank has failed.
+        """
+        whole = np.empty((self.ranks, *own.shape), own.dtype)
+        self._raising(lambda: self._gather(own.reshape(-1), whole.reshape(-1)))
+        return whole
+
+    def _gather(self, own: Array, whole: Array) -> None:
+        bounds = [own.nbytes * r for r in range(self.ranks + 1)]
+        whole[self.rank * own.size : (self.rank + 1) * own.size] = own
+        self.transport.all_gather(whole.view(np.uint8), bounds)
+
+    def _noting(self, call: Callable[[], None]) -> None:
+        """Call what communicates within a step, where nothing can be raised."""
         if self._failure:
             self._missing = True
             return
         try:
             with np.errstate(all="ignore"):  # between arrays lies anything
-                self._sum(terms, sums)
+                call()
         except LostError as lost:
             self._missing = True
             self._lose(lost)
@@ -92,22 +131,24 @@ class Group:
         parts = -(-sums.size // grain)
         cuts = [min(sums.size, parts * r // self.ranks * grain) for r in range(self.ranks)]
         cuts.append(sums.size)
-        own = slice(cuts[self.rank], cuts[self.rank + 1])
-        size = (own.stop - own.start) * sums.itemsize
         bounds = [cut * sums.itemsize for cut in cuts]
+        self._reduce(terms, bounds, sums[cuts[self.rank] : cuts[self.rank + 1]])
+        self.transport.all_gather(sums.view(np.uint8), bounds)
+
+    def _reduce(self, terms: Sequence[Array], bounds: Sequence[int], total: Array) -> None:
+        """Exchange the slices of `terms` between `bounds`, in bytes, and add this rank's."""
         received = []
         for number, term in enumerate(terms):
-            target = self._stage(number, self.ranks * size).reshape(self.ranks, size)
+            target = self._stage(number, self.ranks * total.nbytes)
+            target = target.reshape(self.ranks, total.nbytes)
             self.transport.all_to_all(term.view(np.uint8), bounds, target)
-            received.append(target.view(sums.dtype))
-        total = sums[own]
+            received.append(target.view(total.dtype))
         pieces = ((r, s) for r in range(self.ranks) for s in range(len(terms)))
         for n, (r, s) in enumerate(pieces):
             if n == 0:
                 np.copyto(total, received[s][r])
             else:
                 np.add(total, received[s][r], out=total)
-        self.transport.all_gather(sums.view(np.uint8), bounds)
 
     def _stage(self, number: int, size: int) -> Array:
         """Memory for what is received, kept from call to call."""

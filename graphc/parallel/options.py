@@ -26,6 +26,9 @@ class DataParallel:
             has one part, and the bits depend on the number of ranks.
         sync_batch_norm: Whether batch normalization uses the statistics of the whole batch, rather
             than those of each rank's part.
+        shard_optimizer_state: Whether each rank keeps, of every moment of the optimizer, only the
+            part that it updates (ZeRO, stage 1). On CPUs the bits are the same. The optimizer must
+            update each element by itself, as SGD and Adam do, and neither clip nor average.
         transport: "mpi", "tcp" or "none"; by default MPI under `mpiexec`, else TCP if
             GRAPHC_ADDRESS is set, else none.
         overlap: Whether gradients are sent while others are computed; if not, one bucket holds all.
@@ -50,6 +53,7 @@ class DataParallel:
         *,
         shards: int | None = None,
         sync_batch_norm: bool = False,
+        shard_optimizer_state: bool = False,
         transport: str | None = None,
         overlap: bool = True,
         timeout: float = 300.0,
@@ -61,11 +65,17 @@ class DataParallel:
         if shards is not None and (shards < 1 or shards % self.ranks):
             raise GraphError(f"shards: expected a multiple of the {self.ranks} ranks, got {shards}")
         self.shards, self.sync_batch_norm, self.overlap = shards, bool(sync_batch_norm), overlap
+        self.shard_optimizer_state = bool(shard_optimizer_state)
 
     @property
     def active(self) -> bool:
         """Whether programs differ from those of a process that trains by itself."""
         return self.ranks > 1 or self.shards is not None
+
+    @property
+    def divides_state(self) -> bool:
+        """Whether each rank has a part of the optimizer's state."""
+        return self.shard_optimizer_state and self.ranks > 1
 
     @property
     def pieces(self) -> int:
@@ -98,7 +108,8 @@ class DataParallel:
     @property
     def described(self) -> str:
         """All that a program depends on, in a word."""
-        return f"{self.ranks}.{self.parts}.{self.sync_batch_norm}.{self.bucket_bytes()}"
+        flags = f"{self.sync_batch_norm}.{self.divides_state}"
+        return f"{self.ranks}.{self.parts}.{flags}.{self.bucket_bytes()}"
 
     def bucket_bytes(self) -> int:
         """Return the bytes of a bucket: GRAPHC_BUCKET_BYTES, or as rank 0 measures.

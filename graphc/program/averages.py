@@ -6,10 +6,11 @@ The gradients are cut into buckets in the order in which the graph computes them
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from graphc import functions, ops
 from graphc.ir import FLOATS, NARROW, Where
+from graphc.optim.slices import Slices
 from graphc.parallel.options import DataParallel, buckets
 from graphc.trace import Builder, Tensor
 
@@ -21,8 +22,11 @@ def averaged(
     parallel: DataParallel,
     pairs: Sequence[tuple[str, Tensor]],
     outputs: Sequence[Tensor],
+    slices: Slices | None = None,
 ) -> tuple[list[tuple[str, Tensor]], list[Tensor]]:
     """Return gradients and outputs, averaged over all ranks: of the outputs the loss, the first.
+
+    With `slices`, this rank's slice of each gradient.
 
     Args:
         builder: The program under construction, with what the function updates.
@@ -30,17 +34,20 @@ def averaged(
             their first axes.
         pairs: (name of a parameter, its gradient).
         outputs: What the program returns.
+        slices: How the update is divided among ranks; None if it is not.
     """
     with builder.at(_WHERE):
         _average_state(builder, parallel)
         made = {v: n for n, node in enumerate(builder.nodes) for v in node.outputs}
         pairs = sorted(pairs, key=lambda pair: made.get(pair[1].value, -1))
-        tensors = [gradient for _, gradient in pairs]
+        found = [] if slices is None else _slice_means(builder, parallel, pairs, slices)
+        tensors = [gradient for _, gradient in pairs] if slices is None else []
         averages_loss = bool(outputs) and _is_loss(outputs[0], parallel)
         if averages_loss:
             tensors.append(outputs[0])
         means = _means(builder, parallel, tensors, parallel.pieces, "bucket")
-        found = [(name, mean) for (name, _), mean in zip(pairs, means, strict=False)]
+        if slices is None:
+            found = [(name, mean) for (name, _), mean in zip(pairs, means, strict=False)]
         return found, [means[-1], *outputs[1:]] if averages_loss else list(outputs)
 
 
@@ -72,17 +79,47 @@ def _means(
     parts: int = 0,
 ) -> list[Tensor]:
     """The means of tensors over all ranks and pieces, in buckets of one dtype each."""
+    wide = _wide(parallel, tensors, pieces, parts)
+    factor = 1 / (parts or parallel.parts)
+    means: dict[int, Tensor] = {}
+    op = ops.AllReduce(parallel.ranks, pieces)
+    for members in _members(parallel, wide, pieces):
+        sums = builder.emit(op, *(wide[n] for n in members), name=name)
+        means.update((n, total * factor) for n, total in zip(members, sums, strict=True))
+    return [means[n] for n in range(len(wide))]
+
+
+def _slice_means(
+    builder: Builder,
+    parallel: DataParallel,
+    pairs: Sequence[tuple[str, Tensor]],
+    slices: Slices,
+) -> list[tuple[str, Tensor]]:
+    """This rank's slices of the means of gradients, with the names of their parameters."""
+    pieces, factor = parallel.pieces, 1 / parallel.parts
+    wide = _wide(parallel, [gradient for _, gradient in pairs], pieces)
+    means: dict[int, Tensor] = {}
+    for members in _members(parallel, wide, pieces):
+        named = [(pairs[n][0], wide[n]) for n in members]
+        sums = slices.reduced(builder, named, pieces)
+        means.update((n, total * factor) for n, total in zip(members, sums, strict=True))
+    return [(name, means[n]) for n, (name, _) in enumerate(pairs)]
+
+
+def _wide(
+    parallel: DataParallel, tensors: Sequence[Tensor], pieces: int, parts: int = 0
+) -> list[Tensor]:
+    """Tensors as they are added: without an axis of one piece, and not of narrow dtypes."""
     wide = [functions.astype(t, "f32") if t.dtype in NARROW else t for t in tensors]
     if parallel.shards is not None and pieces == 1 and not parts:
-        wide = [functions.reshape(t, t.shape[1:]) for t in wide]
-    factor = 1 / (parts or parallel.parts)
+        return [functions.reshape(t, t.shape[1:]) for t in wide]
+    return wide
+
+
+def _members(parallel: DataParallel, wide: Sequence[Tensor], pieces: int) -> Iterator[list[int]]:
+    """The numbers of the tensors of each bucket, which are of one dtype each."""
     limit = parallel.bucket_bytes()
-    means: dict[int, Tensor] = {}
     for dtype in dict.fromkeys(t.dtype for t in wide):
         alike = [n for n, t in enumerate(wide) if t.dtype == dtype]
-        op = ops.AllReduce(parallel.ranks, pieces)
         for group in buckets([wide[n].value.type.nbytes // pieces for n in alike], limit):
-            members = [alike[m] for m in group]
-            sums = builder.emit(op, *(wide[n] for n in members), name=name)
-            means.update((n, total * factor) for n, total in zip(members, sums, strict=True))
-    return [means[n] for n in range(len(wide))]
+            yield [alike[m] for m in group]

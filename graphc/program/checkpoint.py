@@ -23,6 +23,7 @@ from graphc.files.fields import Fields, list_of
 from graphc.files.safetensors import DTYPES, FormatError, read_bytes
 from graphc.files.sealed import folder_names, unsealed, write_sealed
 from graphc.ir import Array
+from graphc.ir.sliced_state import SlicedBuffer
 from graphc.ir.state import StateBuffer, contents, overwrite
 from graphc.nn.module import Module
 from graphc.optim.rates import check_rates, rates_of, restore_rates
@@ -65,7 +66,8 @@ def save_checkpoint(
     counters of steps and random numbers, and learning rates. The position in a schedule is the
     number of steps. A file appears whole or not at all, even if the process is killed or the power
     fails. At any time, one process may write to a folder: of the ranks of `DataParallel`, whose
-    state is the same, rank 0 writes, and the others return at once.
+    state is the same, rank 0 writes, and the others return at once. With
+    `shard_optimizer_state=True` all ranks call this together, since rank 0 collects the moments.
 
     Args:
         folder: The folder, which is made if needed.
@@ -96,11 +98,14 @@ def save_checkpoint(
     named = _named("save_checkpoint", sources)
     path = Path(folder) / f"step-{step}.safetensors"
     groups = [s.group for s in named.values() if isinstance(s, Program)]
-    if any(group is not None and group.rank for group in groups):
-        return path
-    for group in filter(None, groups):
+    writes = not any(group is not None and group.rank for group in groups)
+    for group in filter(None, groups if writes else ()):
         group.check()
     tensors, buffers = _stored(named)
+    if not writes:
+        sliced = {n: b for n, b in buffers.items() if isinstance(b, SlicedBuffer)}
+        contents(sliced, "save_checkpoint")  # which rank 0 collects
+        return path
     document = {
         "step": step,
         "data": data,
@@ -271,16 +276,16 @@ def _fitting(
     tensor_of: dict[StateBuffer, str] = {}
     for source in (name for name in named if name in tensors):
         own, theirs = _buffers(named[source]), tensors[source]
-        problems += [f"{source}: missing {n} : {own[n].type}" for n in own if n not in theirs]
+        problems += [f"{source}: missing {n} : {own[n].whole_type}" for n in own if n not in theirs]
         problems += [f"{source}: unexpected {name}" for name in theirs if name not in own]
         for name in (name for name in own if name in theirs):
             buffer, tensor = own[name], theirs[name]
             array = arrays.get(tensor)
             if array is None:
                 problems.append(f"{source}: {name} has no tensor in the file")
-            elif array.shape != buffer.type.shape or array.dtype != buffer.array.dtype:
+            elif array.shape != buffer.whole_type.shape or array.dtype != buffer.array.dtype:
                 got = f"{_SHORT[array.dtype]}[{','.join(map(str, array.shape))}]"
-                problems.append(f"{source}: {name}: expected {buffer.type}, got {got}")
+                problems.append(f"{source}: {name}: expected {buffer.whole_type}, got {got}")
             else:
                 new[f"{source}/{name}"] = array
             if own_of.setdefault(tensor, buffer) is not buffer:

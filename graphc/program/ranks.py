@@ -37,6 +37,6 @@ def check_messages(graph: Graph, device: str, plays: bool, orders: bool) -> None
     """
     if not plays:
         raise GraphError(f"parallel: expected device='cpu' or 'cuda', got {device!r}")
-    pieces = [n.op.attributes["pieces"] for n in graph.nodes if n.op.communicates]
+    pieces = [n.op.attributes.get("pieces", 1) for n in graph.nodes if n.op.communicates]
     if not orders and max(pieces, default=1) > 1:
         raise GraphError("shards: expected device='cpu', since NCCL adds in an order of its own")

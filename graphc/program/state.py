@@ -48,13 +48,14 @@ class ProgramState:
                 message lists all.
         """
         own = self._buffers_for("load_state_dict")
-        types = {name: buffer.type for name, buffer in own.items()}
+        types = {name: buffer.whole_type for name, buffer in own.items()}
         overwrite(own, fitting(self.name, state, types))
 
     def state_dict(self) -> dict[str, Array]:
         """Return copies of all state of the program, as of the last finished call.
 
-        It includes parameters, moments and counters.
+        It includes parameters, moments and counters. Where ranks have parts of the moments, all
+        ranks call it together.
 
         Returns:
             A dict from names to NumPy arrays.
@@ -68,4 +69,5 @@ class ProgramState:
 
     def state_types(self) -> dict[str, Type]:
         """Return the types of what `state_dict` returns, by name."""
-        return {name: buffer.type for name, buffer in self._buffers_for("state_types").items()}
+        buffers = self._buffers_for("state_types")
+        return {name: buffer.whole_type for name, buffer in buffers.items()}

@@ -17,6 +17,7 @@ from graphc.nn.parameter import Parameter
 from graphc.nn.selection import Selection
 from graphc.optim.loss_scale import loss_scale, scaled_seed, skip_overflows, unscaled
 from graphc.optim.rule import Rule
+from graphc.optim.slices import Slices
 from graphc.parallel.options import DataParallel
 from graphc.program.averages import averaged
 from graphc.program.tracing import Traced
@@ -88,9 +89,10 @@ class Update:
         read = [name for name in self.allowed if name in builder.buffers]
         with builder.building():
             pairs = self._given(given) if given else self._of_loss(builder, outputs, read)
+            slices = self._slices(pairs)
             if self.parallel is not None:
-                pairs, outputs = averaged(builder, self.parallel, pairs, outputs)
-            self._emit(builder, pairs)
+                pairs, outputs = averaged(builder, self.parallel, pairs, outputs, slices)
+            self._emit(builder, pairs, slices)
         updated = [name for name, _ in pairs]
         read = list(dict.fromkeys([*read, *updated]))
         return Differentiated(builder.graph(outputs), builder.buffers, read, updated)
@@ -128,11 +130,33 @@ class Update:
             raise error(f"with update=, gradients of trainable parameters are applied, {found}")
         return list(pairs.items())
 
-    def _emit(self, builder: Builder, pairs: Sequence[tuple[str, Tensor]]) -> None:
+    def _slices(self, pairs: Sequence[tuple[str, Tensor]]) -> Slices | None:
+        """How the update is divided among ranks, or GraphError; None if it is not."""
+        parallel = self.parallel
+        if parallel is None or not parallel.divides_state:
+            return None
+        if self.scales:
+            raise error(
+                "shard_optimizer_state: expected no scaled loss, since skipping a step needs whole "
+                "gradients: mixed='bfloat16' has none"
+            )
+        self.rule.check_slices([(self.allowed[n], g, n) for n, g in pairs], parallel.ranks)
+        return Slices(parallel.rank, parallel.ranks, parallel.group.gathered)
+
+    def _emit(
+        self,
+        builder: Builder,
+        pairs: Sequence[tuple[str, Tensor]],
+        slices: Slices | None = None,
+    ) -> None:
         """Append the rule's updates by the gradients of the named parameters."""
         if self.scales:
             loss_scale(builder)
-        self.rule.emit(builder, [(self.allowed[name], g, name) for name, g in pairs])
+        gradients = [(self.allowed[name], g, name) for name, g in pairs]
+        if slices is None:
+            self.rule.emit(builder, gradients)
+        else:
+            self.rule.emit_slices(builder, gradients, slices)
         if self.scales:
             skip_overflows(builder, [g for _, g in pairs], ("random.step",))
 
@@ -164,9 +188,10 @@ class Update:
 
         Its text tells two rules apart as that of the whole program would. It returns None for a
         rule with an `emit` of its own, which may depend on how a gradient was computed, or that
-        refuses some parameters.
+        refuses some parameters; and for an update that is divided among ranks.
         """
-        if type(self.rule).emit is not Rule.emit or self.rule.only_rows:
+        divided = self.parallel is not None and self.parallel.divides_state
+        if type(self.rule).emit is not Rule.emit or self.rule.only_rows or divided:
             return None
         builder = Builder.extend(graph, self.traced.builder)
         with builder.building():

@@ -190,11 +190,13 @@ class Builder:
             self.update(step, step + 1)
         self._random_ops += 1
         if self.ranks.ranks > 1:
-            own = self._random_state(RANK)
-            if own is None:
-                own = self.read_state(StateBuffer(self.ranks.rank, np.int32), RANK)
-            step = step * self.ranks.ranks + own
+            step = step * self.ranks.ranks + self.own_rank()
         return self.seed, self._random_ops - 1, step
+
+    def own_rank(self) -> Tensor:
+        """Return the number of this process i32[], which is state, so that all have one graph."""
+        own = self._random_state(RANK)
+        return self.read_state(StateBuffer(self.ranks.rank, np.int32), RANK) if own is None else own
 
     def random_offset(self) -> Tensor | None:
         """Return the program's key i32[], which is state, or None where none is drawn."""

@@ -13,15 +13,16 @@ TEMPLATE = "message"
 def message_kernel(node: Node, name: str) -> Kernel:
     """The kernel of a node that communicates. A runtime plays it by a transport."""
     op = node.op
-    ranks, pieces, early = (op.attributes[field] for field in ("ranks", "pieces", "early"))
+    ranks, pieces = op.attributes["ranks"], op.attributes.get("pieces", 1)
     counts = tuple(v.type.size for v in node.outputs)
-    message = Message(node.outputs[0].type.dtype, counts, ranks, pieces, early)
+    dtype, early = node.outputs[0].type.dtype, op.attributes.get("early", False)
+    message = Message(op.name, dtype, counts, ranks, pieces, early)
     return Kernel(
         name,
         TEMPLATE,
         repr(message),
         bytes=moved_bytes(node),
-        inplace=tuple((n, n) for n in range(len(counts))) if pieces == 1 else (),
+        inplace=tuple((n, n) for n in range(len(counts))) if message.in_place else (),
         origin=f"{name}: {op.name} {node.where}".rstrip(),
         sums="stated",
         message=message,

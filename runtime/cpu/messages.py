@@ -1,4 +1,4 @@
-"""Play the messages of a plan: sums over all ranks, where the arrays lie."""
+"""Play the messages of a plan: sums over all ranks and slices, where the arrays lie."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Messages(Ranks):
     def __init__(self, plan: Plan, group: Group | None) -> None:
         super().__init__(plan, group)
         self._sums = {
-            kernel.name: _Sum(kernel.message, self.group)
+            kernel.name: _PLAYED[kernel.message.kind](kernel.message, self.group)
             for kernel in plan.kernels.values()
             if kernel.message is not None
         }
@@ -90,6 +90,46 @@ class _Sum:
             ]
             start += size // self.dtype.itemsize
         self.staged = staged
+
+
+class _Slice:
+    """A message whose terms, or whose result, are the slices of all ranks in one array."""
+
+    def __init__(self, message: Message, group: Group) -> None:
+        self.message, self.group = message, group
+        self.dtype = np.dtype(DTYPES[message.dtype])
+
+    def run(self, arguments: int, _phase: int, _chunk: int) -> None:
+        """Communicate the arrays at the addresses of a launch."""
+        try:
+            source, target = tuple((ctypes.c_uint64 * 2).from_address(arguments))
+            self.play(source, target)
+        except BaseException as problem:  # nothing can be raised through the player
+            self.group.fail(f"{type(problem).__name__}: {problem}")
+
+    def play(self, source: int, target: int) -> None:
+        """Sum the slices at `source`, and write this rank's to `target`."""
+        (count,), pieces = self.message.counts, self.message.pieces
+        whole = count * self.message.ranks
+        terms = _array(source, pieces * whole, self.dtype).reshape(pieces, whole)
+        self.group.sum_slices([*terms], _array(target, count, self.dtype))
+
+
+class _Gathered(_Slice):
+    """The slices of all ranks."""
+
+    def play(self, source: int, target: int) -> None:
+        """Write the slices of all ranks to `target`, that of this rank from `source`."""
+        (count,) = self.message.counts
+        own = _array(source, count // self.message.ranks, self.dtype)
+        self.group.gather_slices(own, _array(target, count, self.dtype))
+
+
+_PLAYED: dict[str, type[_Sum] | type[_Slice]] = {
+    "all_reduce": _Sum,
+    "reduce_scatter": _Slice,
+    "all_gather": _Gathered,
+}
 
 
 def _array(address: int, count: int, dtype: np.dtype[Any]) -> Array:

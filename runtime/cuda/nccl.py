@@ -1,8 +1,9 @@
 """Messages of a plan on GPUs, by NCCL: sums over all ranks, issued on the plan's streams.
 
-A sum is one call of `ncclAllReduce` on the stream of its step, where the arrays lie. While a stream
-is captured, it becomes a part of the CUDA graph, so later steps of the host cost nothing. NCCL adds
-in an order of its own, which is the same from run to run on the same machines.
+A message is one call of `ncclAllReduce`, `ncclReduceScatter` or `ncclAllGather` on the stream of
+its step, where the arrays lie. While a stream is captured, it becomes a part of the CUDA graph, so
+later steps of the host cost nothing. NCCL adds in an order of its own, which is the same from run
+to run on the same machines.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from graphc.kernels.program.message import Message
 from graphc.parallel.group import Group
 from graphc.runtime.planner.tasks import aligned
 
-KINDS = {"f32": "Float32", "f64": "Float64"}
+KINDS = {"f16": "Float16", "bf16": "Bfloat16", "f32": "Float32", "f64": "Float64"}
 """NCCL's names of dtypes."""
 
 
@@ -42,19 +43,21 @@ class Nccl:
         self._communicator = nccl.comm_init_rank(group.ranks, unique.ptr, group.rank)
 
     def issue(self, message: Message, pointers: Sequence[int], stream: Any) -> Callable[[], Any]:
-        """A function that issues a sum on a stream; `pointers` are its kernel's arguments."""
+        """A function that issues a message on a stream; `pointers` are its kernel's arguments."""
+        kind = int(getattr(self._nccl.DataType, KINDS[message.dtype]))
+        operation = int(self._nccl.RedOp.Sum)
+        behind = self._communicator, int(stream.handle)
+        source, target = pointers[0], pointers[len(message.counts)]
+        if message.kind == "all_gather":
+            own = message.counts[0] // message.ranks
+            return partial(self._nccl.all_gather, source, target, own, kind, *behind)
+        if message.kind == "reduce_scatter":
+            (own,) = message.counts
+            scatter = self._nccl.reduce_scatter
+            return partial(scatter, source, target, own, kind, operation, *behind)
         itemsize = DTYPES[message.dtype].itemsize
         elements = sum(aligned(count * itemsize) for count in message.counts) // itemsize
-        return partial(
-            self._nccl.all_reduce,
-            pointers[0],
-            pointers[len(message.counts)],
-            elements,
-            int(getattr(self._nccl.DataType, KINDS[message.dtype])),
-            int(self._nccl.RedOp.Sum),
-            self._communicator,
-            int(stream.handle),
-        )
+        return partial(self._nccl.all_reduce, source, target, elements, kind, operation, *behind)
 
 
 def _bindings() -> Any:

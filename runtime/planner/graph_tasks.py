@@ -69,7 +69,7 @@ class _GraphAssembly(Assembly):
         message = self.kernel(node).message
         assert message is not None, "what communicates has a message"
         terms = self._side_by_side(node.inputs, NEW)
-        if message.pieces == 1:
+        if message.in_place:
             sums = [
                 replace(term, value=v.name, turn=SUMMED)
                 for v, term in zip(node.outputs, terms, strict=True)

@@ -89,6 +89,18 @@ def all_reduce(
     note(f"all_reduce {stream} count {count} kind {kind} op {op} of {communicator} {where}")
 
 
+def reduce_scatter(
+    source: int, target: int, count: int, kind: int, op: int, communicator: int, stream: int
+) -> None:
+    note(f"reduce_scatter {stream} count {count} kind {kind} op {op} of {communicator}")
+
+
+def all_gather(
+    source: int, target: int, count: int, kind: int, communicator: int, stream: int
+) -> None:
+    note(f"all_gather {stream} count {count} kind {kind} of {communicator}")
+
+
 BINDINGS = SimpleNamespace(
     DataType=DataType,
     RedOp=SimpleNamespace(Sum=0),
@@ -96,6 +108,8 @@ BINDINGS = SimpleNamespace(
     get_unique_id=UniqueId,
     comm_init_rank=comm_init_rank,
     all_reduce=all_reduce,
+    reduce_scatter=reduce_scatter,
+    all_gather=all_gather,
 )
 
 
@@ -120,26 +134,30 @@ def line(plan: Any, step: Step) -> list[Any]:
         kernel = plan.kernels[step.kernel]
         if kernel.message is not None:
             size = step.reads[-1].stop - step.reads[0].start
+            if kernel.message.kind != "all_reduce":
+                own = min(size, step.writes[0].stop - step.writes[0].start)
+                return ["message", step.stream, own // 4]
             return ["message", step.stream, -(-size // 64) * 16]
         return ["launch", step.stream, len(kernel.launches)]
     kind = "copy" if isinstance(step, Copy) else type(step).__name__.lower()
     return [kind, step.stream, getattr(step, "event", None)]
 
 
-def main() -> None:
+def main(sharded: bool = False) -> None:
+    """Print what a program records as it is compiled, and in its first three steps."""
     PycudaDriver.products = PycudaDriver.convolutions = None  # type: ignore[assignment]
     PycudaDriver.compile = compiled  # type: ignore[method-assign]
     sys.modules["nccl.bindings.nccl"] = BINDINGS  # type: ignore[assignment]
     os.environ["GRAPHC_BUCKET_BYTES"] = "20000"
     DRIVER.fake_machine(1, 1 << 34)
-    parallel = graphc.DataParallel()
+    parallel = graphc.DataParallel(shard_optimizer_state=sharded)
     parallel.group, parallel.ranks = Group(Twin()), 2  # type: ignore[arg-type]
     layers = [layer for _ in range(4) for layer in (nn.Linear(64, 64), nn.ReLU())]
     step = graphc.compile(
         loss_of,
         nn.Sequential(*layers),
         graphc.spec((32, 64)),
-        update=optim.SGD(lr=0.1),
+        update=optim.SGD(lr=0.1, momentum=0.9 * sharded),
         device="cuda",
         parallel=parallel,
     )

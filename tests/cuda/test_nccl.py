@@ -16,6 +16,11 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return recorded("recording_nccl", tmp_path_factory.mktemp("driver"))
 
 
+@pytest.fixture(scope="module")
+def sharded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return recorded("recording_sharded", tmp_path_factory.mktemp("sharded"))
+
+
 def issued(lines: list[str]) -> list[list[Any]]:
     """Launches, messages, records and waits as [kind, stream from 0, elements or event]."""
     found: list[list[Any]] = []
@@ -23,7 +28,7 @@ def issued(lines: list[str]) -> list[list[Any]]:
         words = line.split()
         if words[0] == "launch":
             found.append(["launch", int(words[1]) - 1, 1])
-        elif words[0] == "all_reduce":
+        elif words[0] in ("all_reduce", "reduce_scatter", "all_gather"):
             found.append(["message", int(words[1]) - 1, int(words[3])])
         elif words[0] in ("record", "wait"):
             found.append([words[0], int(words[1]) - 1, int(words[3])])
@@ -35,16 +40,20 @@ def planned(record: dict[str, Any], first_event: int) -> list[list[Any]]:
     for kind, stream, what in record["plan"]:
         if kind == "launch":
             found += [[kind, stream, 1]] * what
-        else:
+        elif kind != "copy":
             found.append([kind, stream, what if kind == "message" else what + first_event])
     return found
 
 
-def test_messages_are_issued_where_and_when_the_plan_says(record: dict[str, Any]) -> None:
-    for lines in parts(record["steps"][0]):
+@pytest.mark.parametrize("which", ["record", "sharded"])
+def test_messages_are_issued_where_and_when_the_plan_says(
+    which: str, request: pytest.FixtureRequest
+) -> None:
+    found_all = request.getfixturevalue(which)
+    for lines in parts(found_all["steps"][0]):
         found = issued(lines)
         first = min(event for kind, _, event in found if kind in ("record", "wait"))
-        expected = planned(record, first)
+        expected = planned(found_all, first)
         assert [x for x in found if x[0] != "record"] == [x for x in expected if x[0] != "record"]
         assert sum(kind == "message" for kind, *_ in found) > 2
         assert {stream for kind, stream, _ in found if kind == "message"} == {1}
@@ -53,6 +62,16 @@ def test_messages_are_issued_where_and_when_the_plan_says(record: dict[str, Any]
 def test_messages_sum_float32_in_place(record: dict[str, Any]) -> None:
     calls = [x for x in record["steps"][0] if x.startswith("all_reduce")]
     assert all(x.endswith("kind 7 op 0 of 99 in place") for x in calls)
+
+
+def test_slices_are_scattered_and_gathered_in_turns(sharded: dict[str, Any]) -> None:
+    for lines in parts(sharded["steps"][0]):
+        sent = [x for x in lines if x.startswith(("reduce_scatter", "all_gather"))]
+        assert len(sent) > 4
+        for scattered, gathered in zip(sent[::2], sent[1::2], strict=True):
+            count = scattered.split()[3]
+            assert scattered.endswith(f"count {count} kind 7 op 0 of 99")
+            assert gathered.endswith(f"count {count} kind 7 of 99")
 
 
 def test_later_steps_launch_the_graph_alone(record: dict[str, Any]) -> None:

@@ -29,9 +29,19 @@ def fail(how: str) -> None:
         sys.exit(0)
 
 
-def main(folder: str, how: str, rank: str, step: str, steps: str, timeout: str = "60") -> None:
-    """Train, and print the losses by step."""
-    parallel = graphc.DataParallel(shards=12, timeout=float(timeout))
+def main(
+    folder: str,
+    how: str,
+    rank: str,
+    step: str,
+    steps: str,
+    timeout: str = "60",
+    sharded: str = "",
+) -> None:
+    """Train, and print the losses by step; `sharded` says that ranks divide the moments."""
+    parallel = graphc.DataParallel(
+        shards=12, timeout=float(timeout), shard_optimizer_state=bool(sharded)
+    )
     train, _ = program("adam", parallel)
     found = graphc.load_checkpoint(folder, train)
     first = 0 if found is None else found.step

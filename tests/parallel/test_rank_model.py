@@ -17,18 +17,23 @@ FREE = Network("free", 0.0, 0.0, 1e30)
 @pytest.fixture(scope="module")
 def plan() -> Any:
     """The plan of three layers, each of whose gradients is a bucket."""
+    return planned()
 
+
+def planned(sharded: bool = False) -> Any:
     class Small(Imagined):
         def bucket_bytes(self) -> int:
             return 1
 
+    parallel = Small()
+    parallel.shard_optimizer_state = sharded
     model = nn.Sequential(*(nn.Linear(8, 8, bias=False) for _ in range(3)))
     return graphc.compile(
         lambda m, x: graphc.mean(m(x) ** 2),
         model,
         graphc.spec((4, 8)),
         update=optim.SGD(lr=0.1),
-        parallel=Small(),
+        parallel=parallel,
     ).plan
 
 
@@ -65,3 +70,10 @@ def test_the_time_of_a_sum_grows_with_the_ranks() -> None:
     assert times[0] == 0.0
     assert times == sorted(times)
     assert times[1] == pytest.approx(2 * (1e-5 + 1e-6 + (1 << 19) / 1e9))
+
+
+def test_sums_and_slices_of_sharded_state_take_as_long_as_sums(plan: Any) -> None:
+    sharded, network = planned(sharded=True), Network("some", 100.0, 1.0, 1.0)
+    none = [dict.fromkeys(range(len(p.steps)), 0.0) for p in (plan, sharded)]
+    times = [predicted(p, s, 2, network) for p, s in zip((plan, sharded), none, strict=True)]
+    assert times[0] == times[1]
