@@ -25,7 +25,8 @@ def of_family(family: type) -> list[Sample]:
 
 
 def test_every_op_has_a_sample() -> None:
-    ours = {name for name, op in REGISTRY.items() if op.__module__.startswith("graphc.")}
+    ops = {name: op for name, op in REGISTRY.items() if op.__module__.startswith("graphc.")}
+    ours = {name for name, op in ops.items() if not op.communicates}  # see tests/parallel
     assert {s.op.name for s in SAMPLES} == ours - MADE_BY_PASSES - BY_GRAPHS
 
 
