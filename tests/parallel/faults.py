@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import graphc
@@ -49,6 +50,9 @@ def main(
     losses: dict[str, Any] = {"first": first}
     for n in range(first, int(steps)):
         if parallel.rank == int(rank) and n == int(step):
+            written = Path(folder, f"step-{n}.safetensors")
+            while n > first and not written.exists():  # rank 0 may be writing it yet
+                time.sleep(0.01)
             fail(how)
         losses[str(n)] = float(train(x, y))
         graphc.save_checkpoint(folder, n + 1, train)
