@@ -113,10 +113,12 @@ def _move(
         if events & selectors.EVENT_READ and rank in into:
             got = connection.recv_into(into[rank][:PART])
             if not got:
-                raise LostError(rank, f"rank {rank} closed its connection")
+                raise ConnectionResetError
             _advance(into, rank, got)
     except BlockingIOError:
         pass
+    except (ConnectionResetError, BrokenPipeError):
+        raise LostError(rank, f"rank {rank} closed its connection") from None
     except OSError as problem:
         raise LostError(rank, f"rank {rank}: {problem.strerror}") from None
 
