@@ -17,8 +17,9 @@ from graphc.parallel.transport import Array, LostError
 
 RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
 """Those that `mpiexec` sets for its processes."""
-PAUSE = 10e-6
-"""Seconds that a rank sleeps between two looks at a collective, which advances at each: 64 KB."""
+PAUSE, LOOKS = 10e-6, 32
+"""Seconds that a rank sleeps between looks at a collective, and how many looks follow each other:
+each moves 64 KB on, if the other side is there."""
 LAST_WORDS = 1.0
 """Seconds that the others have to say what happened before the run is aborted."""
 
@@ -69,7 +70,7 @@ class MpiTransport:
     def _wait(self, request: Any) -> None:
         """Look whether it has ended, seldom: a core that spins is missing elsewhere."""
         until = time.monotonic() + self.timeout
-        while not request.Test():
+        while not any(request.Test() for _ in range(LOOKS)):
             if self._woken:
                 raise LostError(None, "another rank ended")
             if time.monotonic() > until:
