@@ -111,6 +111,13 @@ class SlowNetwork:
         time.sleep(max(0.0, sent / self.rate - (time.perf_counter() - begin)))
 
 
+def slowed(rate: float) -> Any:
+    """The ranks of this run, with a network of so many bytes per second from now on."""
+    group = graphc.DataParallel().group
+    group.transport = SlowNetwork(group.transport, rate)
+    return group
+
+
 Spans = list[tuple[int, float, float]]
 """(step number, start, end) in microseconds."""
 
@@ -205,8 +212,7 @@ def main() -> None:
     parser.add_argument("--network", type=float, help="bytes per second of a slower network")
     options = parser.parse_args()
     if options.network:
-        group = graphc.DataParallel().group
-        group.transport = SlowNetwork(group.transport, options.network)
+        slowed(options.network)
     for name in options.networks:
         measured(name, options.picture)
 

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 import graphc
-from benchmarks.data_parallel import NETWORKS, SlowNetwork, program
+from benchmarks.data_parallel import NETWORKS, program, slowed
 from graphc.kernels.program.message import Message
 from graphc.runtime.plan.plan import Launch, Plan, Record, Wait
 
@@ -205,8 +205,7 @@ def main() -> None:
     parser.add_argument("--picture", type=Path, help="a picture of the efficiencies")
     options = parser.parse_args()
     if options.measure:
-        group = graphc.DataParallel().group
-        group.transport = SlowNetwork(group.transport, options.network)
+        group = slowed(options.network)
         for name in options.networks:
             measure(name, Network("slow", group.measured[0] / 2, 0.0, options.network))
         return

@@ -14,8 +14,19 @@ from graphc.ops.axes import Axes
 from graphc.ops.base import Array, Op, check_dtype, same_dtype
 
 
+class _Exchange(Op):
+    """What all ranks do together, with as many results as inputs."""
+
+    is_planned: ClassVar[bool] = True
+    communicates: ClassVar[bool] = True
+
+    def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
+        """Nothing is known, so that the operands lie in memory as they are."""
+        return tuple(tuple((None,) * x.rank for x in inputs) for _ in inputs)
+
+
 @dataclass(frozen=True)
-class AllReduce(Op):
+class AllReduce(_Exchange):
     """The sum of each input over all ranks, in the order of the ranks.
 
     With `pieces` > 1 an input has that many pieces along its first axis, and the sum is over the
@@ -30,8 +41,6 @@ class AllReduce(Op):
     """The pieces of each rank."""
     early: bool = False
     name: ClassVar[str] = "all_reduce"
-    is_planned: ClassVar[bool] = True
-    communicates: ClassVar[bool] = True
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         check_dtype(self.name, same_dtype(self.name, inputs), FLOATS, inputs)
@@ -63,13 +72,9 @@ class AllReduce(Op):
         found = dict(zip(known, summed, strict=True))
         return tuple(found.get(n) for n in range(len(inputs)))
 
-    def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
-        """Nothing is known, so that the operands lie in memory as they are."""
-        return tuple(tuple((None,) * x.rank for x in inputs) for _ in inputs)
-
 
 @dataclass(frozen=True)
-class ReduceScatter(Op):
+class ReduceScatter(_Exchange):
     """This rank's slice of the sum over all ranks, in the order of the ranks.
 
     The input has the slice of each rank along its first axis, behind an axis of `pieces` if these
@@ -81,8 +86,6 @@ class ReduceScatter(Op):
     pieces: int = 1
     """The pieces of each rank."""
     name: ClassVar[str] = "reduce_scatter"
-    is_planned: ClassVar[bool] = True
-    communicates: ClassVar[bool] = True
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         (x,) = inputs
@@ -102,20 +105,14 @@ class ReduceScatter(Op):
             total += piece[0]
         return (total,)
 
-    def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
-        """Nothing is known, so that the operand lies in memory as it is."""
-        return (((None,) * inputs[0].rank,),)
-
 
 @dataclass(frozen=True)
-class AllGather(Op):
+class AllGather(_Exchange):
     """The inputs of all ranks, along a new first axis in the order of the ranks."""
 
     ranks: int
     """The number of processes."""
     name: ClassVar[str] = "all_gather"
-    is_planned: ClassVar[bool] = True
-    communicates: ClassVar[bool] = True
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         (x,) = inputs
@@ -124,7 +121,3 @@ class AllGather(Op):
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
         """What there is where all ranks have the same input."""
         return (np.repeat(inputs[0][None], self.ranks, axis=0),)
-
-    def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
-        """Nothing is known, so that the operand lies in memory as it is."""
-        return (((None,) * inputs[0].rank,),)

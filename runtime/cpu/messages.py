@@ -17,7 +17,7 @@ from graphc.runtime.planner.tasks import aligned
 from graphc.runtime.ranks import Ranks
 
 FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
-"""`Function` of native/program.h."""
+"""`Function` of native/specs.h."""
 
 
 class Messages(Ranks):

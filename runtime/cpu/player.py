@@ -54,7 +54,7 @@ TASK = np.dtype(
         ("message", np.int64),
     ]
 )
-"""`TaskSpec` of program.h."""
+"""`TaskSpec` of specs.h."""
 
 LOOP = np.dtype(
     [
@@ -66,13 +66,13 @@ LOOP = np.dtype(
         ("guard", np.int32),
     ]
 )
-"""`LoopSpec` of program.h."""
+"""`LoopSpec` of specs.h."""
 
 MOVE = np.dtype([("stride", np.int64), ("argument", np.int32), ("period", np.int32)])
-"""`Move` of program.h."""
+"""`Move` of specs.h."""
 
 ARGUMENT = np.dtype([("base", np.int64), ("offset", np.int64)])
-"""`Argument` of program.h."""
+"""`Argument` of specs.h."""
 
 
 @dataclass(frozen=True)

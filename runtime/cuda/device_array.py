@@ -11,7 +11,6 @@ import numpy as np
 
 from graphc.base.dlpack import write_capsule
 from graphc.base.dtypes import Array, is_bfloat16, long_name, shown
-from graphc.ir import Type
 from graphc.runtime.cuda.blocks import Holder
 from graphc.runtime.cuda.device import Device
 from graphc.runtime.cuda.driver import LEGACY_STREAM
@@ -137,10 +136,11 @@ class DeviceArray:
             )
 
 
-def arrays_in(device: Device, holder: Holder, types: Sequence[tuple[int, Type]]) -> list[Any]:
-    """Return the arrays in a block, each from the byte that is given with its type."""
+def arrays_in(
+    device: Device,
+    holder: Holder,
+    results: Sequence[tuple[int, tuple[int, ...], np.dtype[Any]]],
+) -> list[Any]:
+    """Return the arrays in a block, each with (its first byte, its shape, its dtype)."""
     start = holder.block.address
-    return [
-        DeviceArray(device, holder, start + offset, type.shape, type.numpy_dtype)
-        for offset, type in types
-    ]
+    return [DeviceArray(device, holder, start + at, shape, dtype) for at, shape, dtype in results]

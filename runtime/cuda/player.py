@@ -99,6 +99,10 @@ class CudaPlayer:
         self.buffers = [state[b.value.name] for b in plan.state]
         self._replay, self._keeps = replay and device.captures, False
         self._needed, self._outputs = arena_bytes(plan), output_span(plan)
+        first = self._outputs[0]
+        kinds = [(b.place.start - first, b.value.type) for b in plan.outputs]
+        self._results = [(offset, kind.shape, kind.numpy_dtype) for offset, kind in kinds]
+        """Where each output begins among all, its shape and its dtype."""
         early = config.early_launch() and device.driver.begins_early
         images = compile_kernels(plan, device)
         with device.entered():
@@ -168,8 +172,7 @@ class CudaPlayer:
         if stop > start:
             address = device.arena.address + start
             device.driver.memcpy_dtod_async(block.address, address, stop - start, device.streams[0])
-        types = [(b.place.start - start, b.value.type) for b in self.plan.outputs]
-        return arrays_in(device, device.blocks.holder(block), types)
+        return arrays_in(device, device.blocks.holder(block), self._results)
 
     def _begin(self) -> None:
         """Do what must precede locking this device: the locks of others may be taken here."""

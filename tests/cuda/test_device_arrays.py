@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+import weakref
 from typing import Any
 
 import numpy as np
@@ -126,8 +127,6 @@ def test_torch_takes_bfloat16_and_scalars():
 def test_the_owner_lives_as_long_as_its_reader(takes: bool):
     class Owner:
         pass
-
-    import weakref
 
     owner = Owner()
     alive = weakref.ref(owner)

@@ -7,7 +7,6 @@ import re
 import signal
 import sys
 import threading
-import warnings
 from collections.abc import Callable
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -24,6 +23,7 @@ from graphc.program import Program
 from graphc.runtime.cpu.executable import load
 from graphc.runtime.cuda.device import find_device
 from tests.runtime.handmade import kernel, launch, plan
+from tests.support.forks import child_of_fork, held
 
 DEVICES = ("cpu", "reference", "sim")
 WITHIN = (
@@ -208,25 +208,12 @@ def test_state_is_loaded_beside_a_training_thread_in_one_moment(device: str) -> 
 
 
 def test_a_child_of_a_fork_finds_every_lock_free() -> None:
-    lock, entered, done = new_lock(), threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with lock:
-            entered.set()
-            done.wait(0.2)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    entered.wait()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        free = lock.acquire(blocking=False) and HOST.acquire(blocking=False)
-        os._exit(0 if free else 1)
-    assert not thread.is_alive() or lock.acquire(timeout=5)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    thread.join()
+    lock = new_lock()
+    with held(lock, 0.2):
+        free = child_of_fork(lambda: lock.acquire(blocking=False) and HOST.acquire(blocking=False))
+        assert lock.acquire(timeout=5)
+        lock.release()
+        assert free
 
 
 def test_a_thread_that_holds_no_lock_is_not_within_a_call() -> None:

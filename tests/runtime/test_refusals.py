@@ -6,7 +6,6 @@ import errno
 import os
 import threading
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,25 +22,8 @@ from graphc.data import Batches
 from graphc.program import making
 from graphc.runtime.compilers import compiler
 from graphc.runtime.compilers.background_builds import BackgroundBuilds
+from tests.support.forks import child_of_fork, held
 from tests.tools import run_python
-
-
-def child_of_fork(act: Callable[[], bool]) -> bool:
-    """Whether `act` returns True in the child of a fork within 20 seconds."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        os._exit(0 if act() else 1)
-    end = time.monotonic() + 20
-    while time.monotonic() < end:
-        found, status = os.waitpid(child, os.WNOHANG)
-        if found:
-            return os.waitstatus_to_exitcode(status) == 0
-        time.sleep(0.002)
-    os.kill(child, 9)
-    os.waitpid(child, 0)
-    return False
 
 
 def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,19 +227,9 @@ def test_a_loop_over_batches_does_not_go_on_in_the_child_of_a_fork() -> None:
 
 def test_a_fork_waits_for_threads_that_compile() -> None:
     """The lock that stands for those of other libraries is held only by a thread that compiles."""
-    inside, lock = threading.Event(), threading.Lock()
-
-    @between_forks
-    def compiles() -> None:
-        with lock:
-            inside.set()
-            time.sleep(0.2)
-
-    thread = threading.Thread(target=compiles)
-    thread.start()
-    inside.wait()
-    assert child_of_fork(lambda: lock.acquire(timeout=5))
-    thread.join()
+    lock = threading.Lock()
+    with held(lock, 0.2, between_forks):
+        assert child_of_fork(lambda: lock.acquire(timeout=5))
 
 
 LOGS = """
@@ -310,18 +282,9 @@ def test_a_fork_takes_locks_in_the_order_of_threads(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_lock_of_the_child_is_free() -> None:
-    lock, inside = free_after_fork(threading.Lock(), NOTES), threading.Event()
-
-    def holds() -> None:
-        with lock:
-            inside.set()
-            time.sleep(0.1)
-
-    thread = threading.Thread(target=holds)
-    thread.start()
-    inside.wait()
-    assert child_of_fork(lambda: lock.acquire(timeout=5))
-    thread.join()
+    lock = free_after_fork(threading.Lock(), NOTES)
+    with held(lock, 0.1):
+        assert child_of_fork(lambda: lock.acquire(timeout=5))
 
 
 def test_the_child_computes_a_property_that_a_thread_was_computing() -> None:
