@@ -71,6 +71,8 @@ LAZY = {
     "program.loading": "lowering and devices likewise",
     "program.plan_cache": "the runtime likewise",
     "program.program_files": "looking at a program is not part of compiling one",
+    "parallel.options": "most programs have one process",
+    "runtime.cpu.executable": "most programs have one process",
     "export": "exporting is not part of compiling",
     "kernels.lower": "a device's printer is imported when a kernel is lowered for it",
     "runtime.cuda.device": "PyCUDA and the simulator are imported where they are used",

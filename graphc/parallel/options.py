@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from graphc.base import config
 from graphc.base.errors import GraphError
-from graphc.parallel.group import Group
-from graphc.parallel.join import join
+
+if TYPE_CHECKING:
+    from graphc.parallel.group import Group
 
 FEWEST, MOST = 1 << 18, 1 << 25
 """Bytes of the smallest and the largest bucket that are chosen by measurement."""
@@ -60,6 +62,8 @@ class DataParallel:
     ) -> None:
         if shards is not None and (isinstance(shards, bool) or not isinstance(shards, int)):
             raise GraphError(f"shards: expected a whole number or None, got {shards!r}")
+        from graphc.parallel.join import join
+
         self.group: Group = join(transport, float(timeout))
         self.rank, self.ranks = self.group.rank, self.group.ranks
         if shards is not None and (shards < 1 or shards % self.ranks):

@@ -18,13 +18,13 @@ from graphc.ir import Graph
 from graphc.ir.failures import stage
 from graphc.ir.state import StateBuffer
 from graphc.ops.loops.scan import bodies
-from graphc.parallel.group import Group
 from graphc.program.executable import Executable
 from graphc.program.ranks import check_messages
 
 if TYPE_CHECKING:  # nothing of it is needed before something is compiled
     from graphc.kernels.prebuilt.description import Prebuilt
     from graphc.kernels.program.kernel import GridLaunch, Kernel
+    from graphc.parallel.group import Group
     from graphc.runtime.cpu.tiers import Tiers
     from graphc.runtime.plan.plan import Plan
 

@@ -17,7 +17,6 @@ from graphc.ir.failures import stage
 from graphc.ir.state import StateBuffer
 from graphc.ops.constant import PLACED, Constant
 from graphc.ops.loops.scan import bodies
-from graphc.parallel.group import Group
 from graphc.program.loading import load
 from graphc.program.plan_cache import PlanCache
 from graphc.program.program import Program
@@ -25,6 +24,7 @@ from graphc.program.tracing import Traced
 from graphc.program.update import Differentiated, Update
 
 if TYPE_CHECKING:  # nothing of it is needed before something is compiled
+    from graphc.parallel.group import Group
     from graphc.runtime.plan.plan import Plan
 
 

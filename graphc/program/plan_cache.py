@@ -11,12 +11,12 @@ from graphc.base.target import Target
 from graphc.ir import Graph
 from graphc.ir.failures import stage
 from graphc.ir.state import StateBuffer
-from graphc.parallel.group import Group
 from graphc.program.executable import Executable
 from graphc.program.loading import check_ops, key_of, tiers_of, with_note
 from graphc.program.update import Differentiated, Update
 
 if TYPE_CHECKING:  # nothing of it is needed before something is compiled
+    from graphc.parallel.group import Group
     from graphc.runtime.plan.plan import Plan
 
 Recalled = tuple[Executable, "Plan", dict[str, StateBuffer]]

@@ -6,6 +6,7 @@ import ctypes
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +16,6 @@ from graphc.base.errors import RunError
 from graphc.base.locks import HOST, refuse_reentry
 from graphc.ir import Graph, Node, Type
 from graphc.ir.state import PackedBuffer, StateBuffer, elements, wrote
-from graphc.parallel.group import Group
 from graphc.runtime.checks.nan import (
     Nan,
     Reads,
@@ -29,11 +29,14 @@ from graphc.runtime.compilers.player_library import begin_player
 from graphc.runtime.cpu import addresses
 from graphc.runtime.cpu.addresses import ABSOLUTE, BYTES, IO, WORK, HostAddresses
 from graphc.runtime.cpu.caller import find_caller
-from graphc.runtime.cpu.messages import Messages
 from graphc.runtime.cpu.player import Player, PlayerTask, RelativeAddress, resolve
 from graphc.runtime.cpu.tiers import FirstTier, KernelFunctions, Tiers
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Step, all_steps
 from graphc.runtime.tuning.timing import Timing, timing
+
+if TYPE_CHECKING:  # most programs have one process
+    from graphc.parallel.group import Group
+    from graphc.runtime.cpu.messages import Messages
 
 
 def load(
@@ -87,8 +90,13 @@ class CpuExecutable:
         self.plan = plan
         self.steps = all_steps(plan.steps)
         self.threads = threads
-        self._messages = Messages(plan, group)
-        self.functions = {**functions, **self._messages.functions}
+        self._messages: Messages | None = None
+        if any(kernel.message is not None for kernel in plan.kernels.values()):
+            from graphc.runtime.cpu.messages import Messages
+
+            self._messages = Messages(plan, group)
+        played = self._messages.functions if self._messages else {}
+        self.functions = {**functions, **played}
         self._kernels = kernels
         self._finished: list[tuple[str, int]] = kernels.finished if kernels else []
         self._graph = graph
@@ -101,7 +109,6 @@ class CpuExecutable:
         caller = find_caller()
         self.exact, self._fresh = caller.exact, caller.bind
         self._player = self._load_player(in_order=False)
-        self._sends = bool(self._messages.functions)
         self._peak = plan.peak_bytes
         self._memory = (ctypes.c_uint64 * (IO + len(plan.inputs) + len(plan.outputs)))()
         self._bases = ctypes.addressof(self._memory)
@@ -132,18 +139,18 @@ class CpuExecutable:
         refuse_reentry(self.plan.name)
         with HOST:
             outputs = self._bind(inputs)
-            if self._sends:
-                self._begin()
+            if self._messages:
+                self._begin(self._messages)
             # Marked as written before it is: an interrupt may come right after the last kernel.
             wrote(self._updated, "host")
             self._player.play(self._bases)
-            if self._sends:
+            if self._messages:
                 self._messages.end()
         return outputs
 
-    def _begin(self) -> None:
+    def _begin(self, messages: Messages) -> None:
         """Begin a call of a plan with messages, with the other ranks."""
-        self._messages.begin(self.state_buffers)
+        messages.begin(self.state_buffers)
         for packed in self._packed:
             packed.refresh()
 
@@ -153,8 +160,8 @@ class CpuExecutable:
         refuse_reentry(self.plan.name)
         with HOST:
             outputs = self._bind(inputs)
-            if self._sends:
-                self._begin()
+            if self._messages:
+                self._begin(self._messages)
             before = self._snapshot()
             try:
                 self._check_arguments(inputs)
@@ -269,7 +276,8 @@ class CpuExecutable:
                 arguments[index] = [self._places.address(step.guard)]
         tasks = resolve(self.plan, in_order)
         known = self.functions, arguments, self.threads, self._flush, descriptions
-        return Player(self.plan, tasks, *known, self._messages.waiting)
+        waiting = self._messages.waiting if self._messages else ()
+        return Player(self.plan, tasks, *known, waiting)
 
     def _swap(self) -> None:
         """Let the compiled kernels that are there by now play from here on. HOST is held."""
