@@ -10,7 +10,8 @@ from tests.support import cublas, cudnn
 from tests.tools import missing, need_command, need_package, run_python
 from tools.driver_stub import build_stub, find_headers
 
-FAKES = [Path(__file__).with_name(name) for name in ("fake_driver.c", "fake_maps.c")]
+PARTS = ("driver", "maps", "captures", "lookup")
+FAKES = [Path(__file__).with_name(f"fake_{part}.c") for part in PARTS]
 
 
 def recorded(module: str, folder: Path) -> dict[str, Any]:
