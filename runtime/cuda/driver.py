@@ -254,10 +254,7 @@ class CapturedGraph:
 
 def open_driver(ordinal: int) -> PycudaDriver:
     """PyCUDA for the GPU of this number. Raises RunError, with the remedy, if there is none."""
-    try:
-        pycuda = importlib.import_module("pycuda.driver")
-    except ImportError as error:
-        raise RunError(_why_no_pycuda(error)) from error
+    pycuda = _pycuda()
     try:
         pycuda.init()
         count = pycuda.Device.count()
@@ -291,6 +288,16 @@ def describe_gpus() -> list[str]:
 def arch_of(major: int, minor: int) -> str:
     """The architecture that kernels are compiled for, with all of the chip's own instructions."""
     return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+
+
+def _pycuda() -> Any:
+    """PyCUDA, or what cuda-bindings have of it. Raises RunError if both are missing."""
+    try:
+        return importlib.import_module("pycuda.driver")
+    except ImportError as error:
+        with suppress(ImportError):
+            return importlib.import_module("graphc.runtime.cuda.bindings_driver")
+        raise RunError(_why_no_pycuda(error)) from error
 
 
 def _bindings() -> Any:

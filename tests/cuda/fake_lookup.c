@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include <cuda.h>
 #include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
 #include <stdio.h>
 
 #define OK CUDA_SUCCESS
@@ -17,7 +19,15 @@ CUresult cuGetErrorString(CUresult error, const char** text) {
   return OK;
 }
 
-// How cuda-bindings finds entry points: by name, the newest version first.
+// Whether a function is a stub: those are weak.
+static int is_stub(void* address) {
+  Dl_info info;
+  const ElfW(Sym)* symbol = NULL;
+  dladdr1(address, &info, (void**)&symbol, RTLD_DL_SYMENT);
+  return symbol && ELF64_ST_BIND(symbol->st_info) == STB_WEAK;
+}
+
+// How cuda-bindings finds entry points: by name, the newest version that is no stub.
 CUresult cuGetProcAddress_v2(const char* symbol, void** address, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult* result) {
   static void* self;
@@ -26,9 +36,10 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** address, int version, cu
   static const char* const suffixes[] = {"_v4", "_v3", "_v2", ""};
   char name[256];
   *address = NULL;
-  for (int i = 0; i < 4 && !*address; i++) {
+  for (int i = 0; i < 4; i++) {
     snprintf(name, sizeof name, "%s%s", symbol, suffixes[i]);
-    *address = dlsym(self, name);
+    void* found = dlsym(self, name);
+    if (found && (!*address || (is_stub(*address) && !is_stub(found)))) *address = found;
   }
   if (result)
     *result = *address ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;

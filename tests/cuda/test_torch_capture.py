@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cuda.records import count, recorded, verbs
+from tests.cuda.records import DRIVERS, count, recorded, verbs
 from tests.tools import need_module
 
 CURRENT = 55
@@ -23,10 +23,12 @@ OUTSIDE = (
 )
 
 
-@pytest.fixture(scope="module")
-def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+@pytest.fixture(scope="module", params=DRIVERS)
+def record(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
     need_module("torch")
-    return recorded("recording_capture", tmp_path_factory.mktemp("driver"))
+    return recorded("recording_capture", tmp_path_factory.mktemp("driver"), request.param)
 
 
 def launches(lines: list[str]) -> list[list[str]]:
