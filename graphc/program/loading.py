@@ -30,8 +30,11 @@ if TYPE_CHECKING:  # nothing of it is needed before something is compiled
 
 
 def default_device() -> str:
-    """Return a GPU if there is one, else the CPU; without PyCUDA no GPU is looked for."""
-    if find_spec("pycuda") is None:
+    """Return a GPU if there is one, else the CPU.
+
+    Without PyCUDA and NVIDIA's `cuda` packages no GPU is looked for.
+    """
+    if find_spec("pycuda") is None and find_spec("cuda") is None:
         return "cpu"
     from graphc.runtime import cuda
 
