@@ -33,11 +33,16 @@ REPEATS, ROUNDS = 20, 5
 def main(device: str) -> None:
     place = find_device(device)
     rows = ROWS if device.startswith("cuda") else FEW
-    print(json.dumps({f"{w.name} {w.batch} rows": share(w, place) for w in chosen(rows)}))
+    print(json.dumps({title(w): share(w, place) for w in chosen(rows)}))
 
 
 def chosen(rows: Sequence[int]) -> list[Pointwise]:
     return [replace(w, batch=count) for count in rows for w in WORKLOADS]
+
+
+def title(workload: Pointwise) -> str:
+    """The name of the workload in the results."""
+    return f"{workload.name} {workload.batch} rows"
 
 
 def share(workload: Pointwise, place: Device) -> dict[str, float]:
