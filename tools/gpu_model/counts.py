@@ -45,8 +45,8 @@ PRODUCTS: Mapping[str, int] = {
 @dataclass
 class WarpCounts:
     """The average work of a warp over those that were walked: cycles of pipes and of the warp
-    alone, seconds of tensor cores at their dense peak, bytes that lanes move and bytes of the sectors that they
-    touch."""
+    alone, seconds of tensor cores at their dense peak, bytes that lanes move and bytes of the
+    sectors that they touch."""
 
     issued: float = 0.0
     fma: float = 0.0

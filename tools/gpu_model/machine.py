@@ -12,8 +12,8 @@ LANES = 32
 
 @dataclass(frozen=True)
 class Machine:
-    """A GPU of architecture `arch`: rates in FLOPs and bytes per second, latencies in cycles, times in seconds. `SOURCES`
-    describes each field."""
+    """A GPU of architecture `arch`: rates in FLOPs and bytes per second, latencies in cycles, times
+    in seconds. `SOURCES` describes each field."""
 
     name: str = "NVIDIA H200 (model)"
     arch: str = "sm_90a"
@@ -129,6 +129,12 @@ A100 = replace(
     host=25e9,
 )
 MACHINES: Mapping[str, Machine] = {"h200": H200, "h100": H100, "a100": A100}
+
+
+def machine_called(name: str) -> Machine:
+    """The machine for a GPU of this name, such as "NVIDIA H100 80GB HBM3"; an H200 if there is
+    none."""
+    return next((m for key, m in MACHINES.items() if key in name.lower()), H200)
 
 
 def ends(machine: Machine) -> tuple[Machine, Machine]:
