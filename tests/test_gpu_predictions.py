@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -198,7 +198,7 @@ def test_the_stage_of_counters_takes_the_furthest_kernels(monkeypatch: pytest.Mo
     monkeypatch.setattr(stages.counters, "read", lambda worst, *rest: asked.extend(worst) or {})
 
     class Report:
-        results: dict[str, Any] = {}
+        results: ClassVar[dict[str, Any]] = {}
 
     kit: Any = stages.Kit("cuda", Report(), Countdown(9))  # type: ignore[arg-type]
     assert stages.furthest(kit, 5) == {} and asked == [{"name": "a"}]
