@@ -15,6 +15,7 @@ from graphc.ops.custom_gradient import without_marks
 from graphc.parallel.options import DataParallel
 from graphc.program.buckets import Buckets, buckets_of, has_names
 from graphc.program.loading import make_plan_of as make_plan_of
+from graphc.program.loading import orders_messages
 from graphc.program.making import Recipe, make
 from graphc.program.options import Options
 from graphc.program.plan_cache import PlanCache
@@ -195,7 +196,7 @@ def _compiled(
                 options.selection,
                 options.mixed == "f16",
                 options.parallel,
-                adds_by_kernels(options.parallel, options.target.device),
+                adds_by_kernels(options.parallel, orders_messages(options.target.device)),
             )
         )
         before = [item for item in passes.BEFORE_GRADIENT if item[0] not in settings.disable]

@@ -124,6 +124,11 @@ def key_of(
     return plan_key(graph, trainable, target, settings, precision)
 
 
+def orders_messages(device: str) -> bool:
+    """Return whether a device's messages add in the order of the ranks; NCCL has its own."""
+    return device.partition(":")[0] == "cpu"
+
+
 def load(
     graph: Graph,
     device: str,
@@ -141,7 +146,7 @@ def load(
     one. Messages of the plan go to the ranks of `group`.
     """
     if group is not None:
-        check_messages(device)
+        check_messages(device, device.partition(":")[0] in ("cpu", "cuda"))
     if target.device == "reference":
         from graphc.runtime.reference import ReferenceExecutable
 

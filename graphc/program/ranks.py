@@ -25,12 +25,17 @@ def ranks_of(parallel: Any, update: Any, accumulate: Any) -> DataParallel | None
     return parallel if parallel.active else None
 
 
-def adds_by_kernels(parallel: DataParallel | None, device: str) -> bool:
-    """Whether kernels add the pieces of gradients, as NCCL adds in an order of its own."""
-    return parallel is not None and parallel.shards is not None and device == "cuda"
+def adds_by_kernels(parallel: DataParallel | None, orders: bool) -> bool:
+    """Return whether kernels add the gradients of shards in order.
+
+    Args:
+        parallel: The ranks; None for a process by itself.
+        orders: Whether the device's messages add in order.
+    """
+    return parallel is not None and parallel.shards is not None and not orders
 
 
-def check_messages(device: str) -> None:
-    """Raise GraphError if a device cannot play messages."""
-    if device.partition(":")[0] not in ("cpu", "cuda"):
+def check_messages(device: str, plays: bool) -> None:
+    """Raise GraphError if a device, of this name, does not play messages."""
+    if not plays:
         raise GraphError(f"parallel: expected device='cpu' or 'cuda', got {device!r}")
