@@ -35,6 +35,9 @@ _EXCHANGED = {
     "all_reduce": "adds what all ranks have, in the order of the ranks",
     "reduce_scatter": "adds this rank's slice of what all ranks have, in the order of the ranks",
     "all_gather": "collects the slices of all ranks",
+    "send": "sends an array to another rank",
+    "receive": "receives an array from another rank",
+    "share": "gives all ranks an array of one of them",
 }
 """What nodes that communicate do."""
 _ALL_ROWS = (

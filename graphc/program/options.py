@@ -15,11 +15,14 @@ from graphc.functions.array.tensors import is_integer
 from graphc.nn.selection import Selection
 from graphc.optim.private import DPSGD
 from graphc.optim.rule import Rule
+from graphc.parallel.group import Group
 from graphc.parallel.options import DataParallel
+from graphc.parallel.pipeline import PipelineParallel
 from graphc.program.loading import target_for
 from graphc.program.micro_batches import Differentiation
+from graphc.program.pipelined import Pipelined
 from graphc.program.private import PrivateDifferentiation
-from graphc.program.ranks import ranks_of
+from graphc.program.ranks import pipeline_of, ranks_of
 
 MIXED = {"bfloat16": "bf16", "float16": "f16"}
 """The values of `mixed` and the dtypes that they stand for."""
@@ -41,14 +44,22 @@ class Options:
     seed: int | None
     mixed: str
     """The two-byte dtype of products with mixed precision, "bf16" or "f16", or ""."""
-    differentiation: Differentiation | PrivateDifferentiation | None
+    differentiation: Differentiation | Pipelined | PrivateDifferentiation | None
     """How the gradient is computed while the function is traced; None if it is not."""
     holder: Rule | None
     """The optimizer that holds the loss's scale of a program that returns gradients."""
     stays: bool
     """Whether results stay on the device."""
     parallel: DataParallel | None = None
-    """The ranks that train together; None for a process by itself."""
+    """The ranks that train together, each on its part of the batch; None for a process by itself."""
+    pipeline: PipelineParallel | None = None
+    """The ranks that have a stage of the function each; None for a process by itself."""
+
+    @property
+    def group(self) -> Group | None:
+        """The ranks; None for a process by itself."""
+        ranks = self.parallel or self.pipeline
+        return None if ranks is None else ranks.group
 
     @classmethod
     def of(
@@ -76,10 +87,15 @@ class Options:
             pipeline as passes,  # not before it is needed: they are a tenth of the package's import
         )
 
+        pipeline = pipeline_of(parallel, update, accumulate, mixed, gradients)
+        if isinstance(parallel, PipelineParallel):
+            trains_alone = pipeline is None and update is not None
+            accumulate, parallel = parallel.micro_batches if trains_alone else 1, None
         ranks = ranks_of(parallel, update, accumulate)
-        if ranks is not None and tune:
+        together = ranks is not None or pipeline is not None
+        if together and tune:
             raise error("tune: with parallel= expected False, since each rank would measure others")
-        if ranks is not None and streams in (None, "auto"):
+        if together and streams in (None, "auto"):
             streams = 1  # what one rank measures, others would measure otherwise
         disable = (disable,) if isinstance(disable, str) else disable
         optional = passes.OPTIONAL
@@ -119,8 +135,11 @@ class Options:
             )
         if accumulate > 1 and update is None and not gradients:
             raise error("accumulate: is of use with update= or gradients=, neither is given")
-        differentiation: Differentiation | PrivateDifferentiation | None = None
-        if isinstance(update, DPSGD):
+        differentiation: Differentiation | Pipelined | PrivateDifferentiation | None = None
+        if pipeline is not None:
+            clip = None if update is None else update.clip_grad_norm
+            differentiation = Pipelined(pipeline, selection, update is not None, clip)
+        elif isinstance(update, DPSGD):
             if accumulate > 1:
                 raise error("accumulate: DPSGD computes gradients of single samples, expected 1")
             if narrow == "f16":
@@ -147,4 +166,5 @@ class Options:
             holder,
             out == "device",
             ranks,
+            pipeline,
         )

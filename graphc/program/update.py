@@ -55,6 +55,8 @@ class Update:
     """Whether the loss is scaled, and steps whose gradients overflow are skipped."""
     parallel: DataParallel | None = None
     """The ranks over which gradients are averaged; None for a process by itself."""
+    clipped: bool = False
+    """Whether gradients are given that are clipped already, where other ranks have some of them."""
 
     @classmethod
     def of(
@@ -64,6 +66,7 @@ class Update:
         selection: Selection | None,
         scales: bool = False,
         parallel: DataParallel | None = None,
+        clipped: bool = False,
     ) -> Update:
         """Return the update of a selection of the program's parameters.
 
@@ -75,7 +78,8 @@ class Update:
         allowed = traced.parameters if selection is None else selection.of(traced.parameters)
         trainable = {name: p.trainable for name, p in allowed.items()}
         scales = scales or (bool(traced.builder.applied) and rule.scales_losses())
-        return cls(traced, rule, allowed, trainable, selection is not None, scales, parallel)
+        chosen = selection is not None
+        return cls(traced, rule, allowed, trainable, chosen, scales, parallel, clipped)
 
     def differentiate(self, graph: Graph) -> Differentiated:
         """Append the gradient of the first output and the update of the parameters to the graph.
@@ -153,7 +157,9 @@ class Update:
         if self.scales:
             loss_scale(builder)
         gradients = [(self.allowed[name], g, name) for name, g in pairs]
-        if slices is None:
+        if self.clipped:
+            self.rule.emit_slices(builder, gradients, None, clipped=True)
+        elif slices is None:
             self.rule.emit(builder, gradients)
         else:
             self.rule.emit_slices(builder, gradients, slices)
