@@ -20,10 +20,11 @@ def repeat(
         nodes: What to append.
         known: What stands for the values that they read.
         derived: Whether they count as parts of a gradient; else as what they are.
+            They are in the builder's current part.
     """
     for node in nodes:
         results = tuple(Value(body.fresh(v.name), v.type) for v in node.outputs)
-        where = replace(node.where, derived=True) if derived else node.where
+        where = replace(node.where, derived=derived or node.where.derived, part=body.part)
         inputs = tuple(known[v].value for v in node.inputs)
         op = node.op.renamed(body.fresh) if isinstance(node.op, Scan) else node.op
         body.nodes.append(Node(op, inputs, results, where))

@@ -187,9 +187,13 @@ class Where:
     """True for a node of the backward pass or of an update rule."""
     function: str = ""
     """The function of several ops that it is part of, such as `cross_entropy`, or update rule."""
+    part: int = 0
+    """The part of the program that it belongs to, from 1 up; parts run one after the other, and no
+    kernel has nodes of two. 0 for a node that may run whenever it can."""
 
     def __str__(self) -> str:
-        parts = ["d"] if self.derived else []
+        parts = [f"@{self.part}"] if self.part else []
+        parts += ["d"] if self.derived else []
         parts += [self.module] if self.module else []
         parts += [f"{self.function}()"] if self.function else []
         return " ".join([*parts, *self.lines])
@@ -203,4 +207,5 @@ class Where:
         lines = tuple(dict.fromkeys(self.lines + other.lines))
         function = self.function if self.function == other.function else ""
         derived = self.derived and other.derived
-        return Where(self.module or other.module, lines, derived, function)
+        part = self.part or other.part
+        return Where(self.module or other.module, lines, derived, function, part)

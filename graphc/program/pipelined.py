@@ -102,6 +102,10 @@ class _MicroBatch(BodyBuilder):
         self.args = [tree.map_leaves(self._part, arg) for arg in args]
         with outer.building():
             self.token = functions.as_tensor(False)
+        self.kept: list[Node] = []
+        """Forward nodes that depend on parameters alone, which all micro-batches share."""
+        self.steady: Known = {}
+        """What stands for parameters and constants, and for what `kept` makes."""
         self.totals: dict[str, Tensor] = {}
         self.made: list[Known] = [{} for _ in range(self.length)]
 
@@ -242,7 +246,13 @@ class _MicroBatch(BodyBuilder):
             if free or id(node) in inside:
                 needed.update(node.inputs)
                 kept.append(node)
-        stage.nodes = kept[::-1]
+        steady = {t.value for _, t in self.constants}
+        for node in kept[::-1]:
+            if steady.issuperset(node.inputs) and not node.op.draws:
+                steady.update(node.outputs)
+                self.kept.append(node)
+            else:
+                stage.nodes.append(node)
         for before, new in self.assigned.values():
             elsewhere = self._stage_of(new.value) not in (None, self.rank)
             if elsewhere and self._symbols["contents", before].value in needed:
@@ -257,12 +267,19 @@ class _MicroBatch(BodyBuilder):
             state: Tensor(before, self.outer) for state, (before, _) in self.assigned.items()
         }
         stage = self.stages[self.rank]
+        self.steady.update((t.value, Tensor(v, self.outer)) for v, t in self.constants)
         with self.outer.building():
+            part = 0
             for action, direction, m in order.steps(
                 self.rank, self.count, self.length, self.how.trains
             ):
                 known = self.made[m]
+                if action == "compute":
+                    part += 1
+                    self.outer.part = part
                 if action == "compute" and direction == FORWARD:
+                    if m == 0:
+                        self._begin_all()
                     self._begin(m, contents)
                     repeat(self.outer, stage.nodes, known, derived=False)
                     for state, (_, new) in self.changed.items():
@@ -270,7 +287,10 @@ class _MicroBatch(BodyBuilder):
                 elif action == "compute":
                     repeat(self.outer, stage.backward, known)
                     self._add(known)
-                elif action == "send":
+                self.outer.part = 0
+                if action == "compute":
+                    continue
+                if action == "send":
                     self._send(direction, m)
                 else:
                     self._receive(direction, m)
@@ -279,11 +299,16 @@ class _MicroBatch(BodyBuilder):
         self._tell()
         return self.totals
 
+    def _begin_all(self) -> None:
+        """Append what all micro-batches share, in no part."""
+        part, self.outer.part = self.outer.part, 0
+        repeat(self.outer, self.kept, self.steady, derived=False)
+        self.outer.part = part
+
     def _begin(self, m: int, contents: Mapping[Value, Tensor]) -> None:
         """Let what a micro-batch reads from outside stand for what its nodes read."""
         known = self.made[m]
-        for outside, inside in self.constants:
-            known.setdefault(inside.value, Tensor(outside, self.outer))
+        known.update(self.steady)
         for value, whole in self.parts.items():
             known[value] = whole[m * self.size : (m + 1) * self.size]
         for _, number in self.elements:  # the counter of random draws alone
@@ -310,10 +335,10 @@ class _MicroBatch(BodyBuilder):
                 known[symbol] = self._arriving(self.rank + 1, symbol, f"{symbol.name}.{m}")
             return
         for value in stage.received:
-            if m and value in self.flow.trained:
-                known[value] = self.made[0][value]
-            else:
+            if value not in self.flow.trained:
                 known[value] = self._arriving(self.rank - 1, value, f"{value.name}.{m}")
+            elif m == 0:
+                self.steady[value] = self._arriving(self.rank - 1, value, value.name)
 
     def _arriving(self, peer: int, value: Value, name: str) -> Tensor:
         return self._message(ops.Receive(peer, value.type.shape, value.type.dtype), name=name)[0]
