@@ -144,6 +144,11 @@ OPTIONAL = (
 planner's (`runtime/planner/time_steps.py`, `join_launches.py`)."""
 
 
+NOT_IN_LOOPS = ("recompute", "layout", "lane_weights", "channel_lanes")
+"""Passes that leave bodies of loops as they are, so that programs whose micro-batches are written out
+do without them, to have the bits of those that loop over micro-batches."""
+
+
 def after_gradient(precision: str) -> tuple[tuple[str, Pass], ...]:
     """`AFTER_GRADIENT` with the pass of a precision."""
     own = PRECISIONS[precision]
@@ -154,4 +159,11 @@ def after_gradient(precision: str) -> tuple[tuple[str, Pass], ...]:
     return tuple(placed)
 
 
-__all__ = ["AFTER_GRADIENT", "BEFORE_GRADIENT", "OPTIONAL", "PRECISIONS", "after_gradient"]
+__all__ = [
+    "AFTER_GRADIENT",
+    "BEFORE_GRADIENT",
+    "NOT_IN_LOOPS",
+    "OPTIONAL",
+    "PRECISIONS",
+    "after_gradient",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -100,6 +100,9 @@ class Options:
         disable = (disable,) if isinstance(disable, str) else disable
         optional = passes.OPTIONAL
         settings = config.read(streams, threads, device, tune, disable, optional, memory, wait)
+        if pipeline is not None:
+            left_out = dict.fromkeys((*settings.disable, *passes.NOT_IN_LOOPS))
+            settings = replace(settings, disable=tuple(left_out))
         if precision not in passes.PRECISIONS:
             *most, last = map(repr, passes.PRECISIONS)
             raise error(f"precision: expected {', '.join(most)} or {last}, got {precision!r}")

@@ -136,6 +136,7 @@ class _MicroBatch(BodyBuilder):
         self.forward = tuple(self.nodes)
         trained = [weight.value for weight in self.weights.values()]
         self.flow = Flow.of(self.forward, self.parts, trained)
+        self.moves = {id(node) for node in self.flow.moving}
         self._cut()
         if loss is not None:
             self._differentiate(loss)
@@ -177,31 +178,31 @@ class _MicroBatch(BodyBuilder):
     def _differentiate(self, loss: Tensor) -> None:
         """Append the gradient of each stage, from the last to the first."""
         moving = self.flow.moving
-        places = {id(node): n for n, node in enumerate(self.forward)}
+        number = {id(node): n for n, node in enumerate(self.forward)}
         if self._stage_of(loss.value) != self.count - 1:
             raise error("stages: the loss depends on none of the parameters of the last stage")
         with self.building():
-            for number, stage in reversed([*enumerate(self.stages)]):
+            for place, stage in reversed([*enumerate(self.stages)]):
                 begin = len(self.nodes)
                 with self.at(Where(derived=True)):
                     seeds = [Tensor(v, self) for v in stage.behind.values()]
-                    if number == self.count - 1:
+                    if place == self.count - 1:
                         seed = one_like(loss)
                         seeds.append(seed if self.length == 1 else seed * (1 / self.length))
                 outputs = [Tensor(v, self) for v in stage.behind]
-                outputs += [loss] if number == self.count - 1 else []
-                names = [n for n, w in self.weights.items() if self.owner.get(w.value) == number]
+                outputs += [loss] if place == self.count - 1 else []
+                names = [n for n, w in self.weights.items() if self.owner.get(w.value) == place]
                 received = [v for v in stage.received if v in self.flow.active]
                 wanted = [self.weights[n] for n in names] + [Tensor(v, self) for v in received]
-                first = places[id(moving[stage.first])]
+                first = number[id(moving[stage.first])]
                 found = gradients(outputs, seeds, wanted, self, first)
                 own = zip(names, found, strict=False)
                 stage.own = {n: self._wide(g) for n, g in own if g is not None}
                 back = zip(received, found[len(names) :], strict=True)
                 stage.before = {v: g for v, g in back if g is not None}
                 stage.backward = self.nodes[begin:]
-                if number:
-                    self.stages[number - 1].behind = {
+                if place:
+                    self.stages[place - 1].behind = {
                         v: self._symbol(f"d.{v.name}", g.value.type).value
                         for v, g in stage.before.items()
                     }
@@ -231,18 +232,17 @@ class _MicroBatch(BodyBuilder):
         stage = self.stages[self.rank]
         last = self.stages[self.rank + 1].first if self.rank + 1 < self.count else None
         inside = {id(node) for node in self.flow.moving[stage.first : last]}
-        moving = {id(node) for node in self.flow.moving}
         self.changed = {
             state: (before, new)
             for state, (before, new) in self.assigned.items()
-            if self._stage_of(new.value) in (None, self.rank)
+            if self._changed_on(new.value) == self.rank
         }
         needed = {new.value for _, new in self.changed.values()}
         needed.update(v for node in stage.backward for v in node.inputs)
         needed.update(leaf.value for _, leaf in tree.leaves(result))
         kept = []
         for node in reversed(self.forward):
-            free = id(node) not in moving and not needed.isdisjoint(node.outputs)
+            free = id(node) not in self.moves and not needed.isdisjoint(node.outputs)
             if free or id(node) in inside:
                 needed.update(node.inputs)
                 kept.append(node)
@@ -254,12 +254,19 @@ class _MicroBatch(BodyBuilder):
             else:
                 stage.nodes.append(node)
         for before, new in self.assigned.values():
-            elsewhere = self._stage_of(new.value) not in (None, self.rank)
-            if elsewhere and self._symbols["contents", before].value in needed:
+            stage_of_new = self._changed_on(new.value)
+            if stage_of_new != self.rank and self._symbols["contents", before].value in needed:
                 raise error(
-                    f"stages: {before.name} is changed on stage {self._stage_of(new.value)} and "
-                    f"read on stage {self.rank}: begin stages elsewhere"
+                    f"stages: {before.name} is changed on stage {stage_of_new} and read on stage "
+                    f"{self.rank}: begin stages elsewhere"
                 )
+
+    def _changed_on(self, new: Value) -> int:
+        """The stage that changes state to a value: that of the moving node that makes it, or that
+        of the last one before."""
+        place = next((n for n, node in enumerate(self.forward) if new in node.outputs), 0)
+        ahead = sum(id(node) in self.moves for node in self.forward[: place + 1])
+        return self._stage_at(max(0, ahead - 1))
 
     def run(self) -> dict[str, Tensor]:
         """Append this rank's program of all micro-batches; return the sums of gradients."""

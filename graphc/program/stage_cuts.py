@@ -4,9 +4,13 @@ The nodes of the function, in the order of the trace, are cut into runs. Those t
 the batch nor on trained parameters are in no run: each stage that reads them computes them.
 
 Unless the user says where stages begin, the cost of the most expensive run is as low as runs allow
-that each read a trained parameter first; of all cuts that come within `TOLERANCE` of that, one that
-sends the fewest bytes is taken. The cost of a node is its operations and its bytes, one operation
-for each.
+that begin with a module and each read a trained parameter first; of all cuts that come within
+`TOLERANCE` of that, one that sends the fewest bytes is taken. The cost of a node is its operations
+and its bytes, one operation for each.
+
+Neither products nor what is pooled are sent if there are other cuts: one process would compute them
+in one kernel with what reads them, a product and a sum with one rounding
+(`graphc/passes/fuse/fuse_multiply_add.py`), and the sums of a gradient in the order of that kernel.
 """
 
 from __future__ import annotations
@@ -18,8 +22,10 @@ from itertools import accumulate, pairwise
 
 from graphc.base.source_lines import error
 from graphc.ir import FLOATS, Node, Value
+from graphc.ops.base import Window
 from graphc.ops.cost import node_bytes, node_flops
 from graphc.ops.loops.scan import Scan
+from graphc.ops.pointwise.arithmetic import Multiply, Square
 
 TOLERANCE = 1.1
 """How much more than the least the most expensive stage may cost, if fewer bytes are sent."""
@@ -77,6 +83,20 @@ class Flow:
                 change[read + 1] -= value.type.nbytes
         return list(accumulate(change))[:-1]
 
+    def joints(self) -> set[int]:
+        """Return the numbers of the moving nodes with which a module begins, or ends before, and
+        before which nothing is sent that one kernel makes and reads."""
+        pooled = {v for n in self.moving if isinstance(n.op, Window) for v in n.inputs}
+        change = [0] * (len(self.moving) + 1)
+        for value, (made, read) in self.reach.items():
+            product = isinstance(self.moving[made].op, Multiply | Square)
+            if value in pooled or (product and value not in self.trained):
+                change[made + 1] += made < read
+                change[read + 1] -= made < read
+        fused = [*accumulate(change)]
+        modules = [node.where.module for node in self.moving]
+        return {n for n in range(1, len(modules)) if modules[n] != modules[n - 1] and not fused[n]}
+
     def firsts(self) -> set[int]:
         """Return the numbers of the moving nodes that are the first to read a parameter."""
         return {self.reach[value][0] for value in self.trained if value in self.reach}
@@ -94,23 +114,30 @@ def balanced(flow: Flow, stages: int) -> list[int]:
             f"trained parameter, the function has {len(firsts)}"
         )
     costs = [0, *accumulate(map(cost, flow.moving))]
-    sent = flow.sent()
+    sent, places = flow.sent(), flow.joints()
+    if _cuts(costs, sent, firsts, places, stages, costs[-1]) is None:
+        places = {*range(len(flow.moving))}
     low, high = costs[-1] / stages, float(costs[-1])
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        if _cuts(costs, sent, firsts, stages, middle) is None:
+        if _cuts(costs, sent, firsts, places, stages, middle) is None:
             low = middle
         else:
             high = middle
-    found = _cuts(costs, sent, firsts, stages, TOLERANCE * high)
+    found = _cuts(costs, sent, firsts, places, stages, TOLERANCE * high)
     assert found is not None, "a higher limit allows what a lower one does"
     return found
 
 
 def _cuts(
-    costs: Sequence[int], sent: Sequence[int], firsts: Collection[int], stages: int, limit: float
+    costs: Sequence[int],
+    sent: Sequence[int],
+    firsts: Collection[int],
+    places: Collection[int],
+    stages: int,
+    limit: float,
 ) -> list[int] | None:
-    """The cuts that send least with stages of at most a cost; None if there are none.
+    """The cuts at some places that send least with stages of at most a cost; None if there are none.
 
     `least[n]` is what is sent if a stage begins with node n. The stage before it begins where the
     cost allows, and early enough to have a first reader.
@@ -133,7 +160,7 @@ def _cuts(
                 entered += 1
             while window and costs[end] - costs[window[0]] > limit:
                 window.popleft()
-            if window:
+            if window and (end in places or stage == stages):
                 before[end] = window[0]
                 found[end] = least[window[0]] + (sent[end] if end < count else 0)
         least = found
