@@ -34,7 +34,9 @@ class _InTurn(Op):
     def _check(self, count: int, inputs: tuple[Type, ...]) -> None:
         if len(inputs) != count or inputs[0].shape or inputs[0].dtype != TOKEN.dtype:
             got = ", ".join(map(str, inputs))
-            raise GraphError(f"{self.name}: expected a token bool[] and {count - 1} more, got {got}")
+            raise GraphError(
+                f"{self.name}: expected a token bool[] and {count - 1} more, got {got}"
+            )
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,9 @@ def compile(
     buckets = buckets_of(batch, sizes)
     if has_names(args):
         if options.pipeline is not None:
-            raise error("parallel: PipelineParallel expected specs of whole numbers, got named axes")
+            raise error(
+                "parallel: PipelineParallel expected specs of whole numbers, got named axes"
+            )
         if buckets and options.stays:
             raise error("out: 'device' with buckets, whose results are cut to size on the host")
         return SizedProgram(fn, args, buckets, options, _compiled)

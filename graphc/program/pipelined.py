@@ -113,9 +113,7 @@ class _MicroBatch(BodyBuilder):
         """One micro-batch of an array; anything else as it is."""
         if not isinstance(leaf, Tensor) or not leaf.ndim:
             return leaf
-        part = self._symbol(
-            f"x.{leaf.value.name}", Type((self.size, *leaf.shape[1:]), leaf.dtype)
-        )
+        part = self._symbol(f"x.{leaf.value.name}", Type((self.size, *leaf.shape[1:]), leaf.dtype))
         self.parts[part.value] = leaf
         return part
 
@@ -263,7 +261,8 @@ class _MicroBatch(BodyBuilder):
 
     def _changed_on(self, new: Value) -> int:
         """The stage that changes state to a value: that of the moving node that makes it, or that
-        of the last one before."""
+        of the last one before.
+        """
         place = next((n for n, node in enumerate(self.forward) if new in node.outputs), 0)
         ahead = sum(id(node) in self.moves for node in self.forward[: place + 1])
         return self._stage_at(max(0, ahead - 1))

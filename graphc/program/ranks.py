@@ -39,12 +39,16 @@ def pipeline_of(
     if accumulate != 1:
         raise error("accumulate: with PipelineParallel, which has micro_batches=, expected 1")
     if gradients:
-        raise error("gradients: with PipelineParallel, whose ranks have a part each, expected False")
+        raise error(
+            "gradients: with PipelineParallel, whose ranks have a part each, expected False"
+        )
     if isinstance(update, DPSGD):
         raise error("parallel: DPSGD expected one process, since its noise is that of one batch")
     if mixed == "float16":
-        raise error("mixed: with PipelineParallel expected None or 'bfloat16', since 'float16' skips "
-            "steps by the gradients of all stages")
+        raise error(
+            "mixed: with PipelineParallel expected None or 'bfloat16', since 'float16' skips "
+            "steps by the gradients of all stages"
+        )
     return parallel if parallel.active else None
 
 

@@ -8,9 +8,10 @@ that begin with a module and each read a trained parameter first; of all cuts th
 `TOLERANCE` of that, one that sends the fewest bytes is taken. The cost of a node is its operations
 and its bytes, one operation for each.
 
-Neither products nor what is pooled are sent if there are other cuts: one process would compute them
-in one kernel with what reads them, a product and a sum with one rounding
-(`graphc/passes/fuse/fuse_multiply_add.py`), and the sums of a gradient in the order of that kernel.
+If possible, stages begin where kernels of one process do too: with a module that multiplies, looks
+up, or normalizes within samples. Elsewhere one kernel may compute what is sent and what reads it, so
+that a product and a sum are rounded once (`graphc/passes/fuse/fuse_multiply_add.py`), and add up a
+gradient in an order of its own; a cut then changes the last bits.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from itertools import accumulate, pairwise
 
 from graphc.base.source_lines import error
 from graphc.ir import FLOATS, Node, Value
-from graphc.ops.base import Window
+from graphc.ops.base import Index
 from graphc.ops.cost import node_bytes, node_flops
 from graphc.ops.loops.scan import Scan
 from graphc.ops.pointwise.arithmetic import Multiply, Square
+from graphc.ops.pointwise.logic import Cast
 
 TOLERANCE = 1.1
 """How much more than the least the most expensive stage may cost, if fewer bytes are sent."""
@@ -84,18 +86,30 @@ class Flow:
         return list(accumulate(change))[:-1]
 
     def joints(self) -> set[int]:
-        """Return the numbers of the moving nodes with which a module begins, or ends before, and
-        before which nothing is sent that one kernel makes and reads."""
-        pooled = {v for n in self.moving if isinstance(n.op, Window) for v in n.inputs}
+        """Return the numbers of the moving nodes with which a module begins, or behind which one
+        ends.
+        """
+        modules = [node.where.module for node in self.moving]
+        return {n for n in range(1, len(modules)) if modules[n] != modules[n - 1]}
+
+    def apart(self) -> set[int]:
+        """Return those `joints` at which kernels of one process begin too, and no product ends."""
         change = [0] * (len(self.moving) + 1)
         for value, (made, read) in self.reach.items():
-            product = isinstance(self.moving[made].op, Multiply | Square)
-            if value in pooled or (product and value not in self.trained):
+            if value not in self.trained and isinstance(self.moving[made].op, Multiply | Square):
                 change[made + 1] += made < read
                 change[read + 1] -= made < read
-        fused = [*accumulate(change)]
-        modules = [node.where.module for node in self.moving]
-        return {n for n in range(1, len(modules)) if modules[n] != modules[n - 1] and not fused[n]}
+        products = [*accumulate(change)]
+        return {n for n in self.joints() if self._begins_kernel(n) and not products[n]}
+
+    def _begins_kernel(self, number: int) -> bool:
+        """Whether the first node from a number on that computes is the first one of a kernel."""
+        for node in self.moving[number:]:
+            if not node.op.moves and not isinstance(node.op, Cast):
+                axes = node.op.reduced_axes
+                within = axes is not None and 0 not in axes
+                return node.op.contracts or isinstance(node.op, Index) or within
+        return False
 
     def firsts(self) -> set[int]:
         """Return the numbers of the moving nodes that are the first to read a parameter."""
@@ -114,9 +128,10 @@ def balanced(flow: Flow, stages: int) -> list[int]:
             f"trained parameter, the function has {len(firsts)}"
         )
     costs = [0, *accumulate(map(cost, flow.moving))]
-    sent, places = flow.sent(), flow.joints()
-    if _cuts(costs, sent, firsts, places, stages, costs[-1]) is None:
-        places = {*range(len(flow.moving))}
+    sent = flow.sent()
+    for places in (flow.apart(), flow.joints(), range(len(flow.moving))):
+        if _cuts(costs, sent, firsts, places, stages, costs[-1]) is not None:
+            break
     low, high = costs[-1] / stages, float(costs[-1])
     for _ in range(HALVINGS):
         middle = (low + high) / 2

@@ -140,7 +140,9 @@ class _InTurn:
         try:
             count = 2 + self.has_source + (not self.sends)
             places = tuple((ctypes.c_uint64 * count).from_address(arguments))
-            self.play(_array(places[1 if self.sends else -1], *self.message.counts, self.dtype), places)
+            self.play(
+                _array(places[1 if self.sends else -1], *self.message.counts, self.dtype), places
+            )
         except BaseException as problem:  # nothing can be raised through the player
             self.group.fail(f"{type(problem).__name__}: {problem}")
 

@@ -13,7 +13,7 @@ import numpy as np
 import graphc
 from graphc import nn, optim
 
-BATCH, STEPS = 16, 3
+BATCH, STEPS = 24, 3
 
 
 def dense(*middle: Any) -> Any:

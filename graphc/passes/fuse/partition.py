@@ -58,14 +58,16 @@ class Partition:
 
     def can_merge(self, a: int, b: int) -> bool:
         """Return whether no path leads from one group through others to the other, and both may be
-        in one part of the program."""
+        in one part of the program.
+        """
         if 0 != self._part[a] != self._part[b] != 0:
             return False
         return a != b and not self._detour(a, b) and not self._detour(b, a)
 
     def independent(self, a: int, b: int) -> bool:
         """Return whether no path leads from one group to the other, and both may be in one part of
-        the program."""
+        the program.
+        """
         if 0 != self._part[a] != self._part[b] != 0:
             return False
         return a != b and not (self._after[a] >> b | self._after[b] >> a) & 1
