@@ -43,9 +43,10 @@ class StateBuffer:
     """One piece of state.
 
     `array` is its host copy, row-major and aligned. It never moves, so that programs on the CPU may
-    keep its address; but a buffer may `leave` this process. Programs on other devices have copies, perhaps under a layout: `copies` has
-    them by name, and `current` is the name of the one written last ("host" is the CPU). bf16 is
-    stored as two opaque bytes; `numpy` and `assign` take and return float32.
+    keep its address, unless its contents `leave` this process. Programs on other devices have
+    copies, perhaps under a layout: `copies` has them by name, and `current` is the name of the one
+    written last ("host" is the CPU). bf16 is stored as two opaque bytes; `numpy` and `assign` take
+    and return float32.
     """
 
     def __init__(self, value: Any, dtype: Any = None) -> None:

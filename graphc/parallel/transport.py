@@ -24,8 +24,9 @@ class Transport(Protocol):
     """Moves arrays of bytes (u8, contiguous) between ranks.
 
     All ranks call the same methods in the same order, one at a time, from any thread; `send` and
-    `receive` are called by two ranks alone, in one order on both. Methods return when the arrays are complete. They sleep while they wait, and raise LostError if a rank
-    is gone, or when `wake` was called meanwhile.
+    `receive` are called by two ranks alone, in one order on both. Methods return when the arrays
+    are complete. They sleep while they wait, and raise LostError if a rank is gone, or when `wake`
+    was called meanwhile.
     """
 
     name: str

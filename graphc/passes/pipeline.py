@@ -145,8 +145,8 @@ planner's (`runtime/planner/time_steps.py`, `join_launches.py`)."""
 
 
 NOT_IN_LOOPS = ("recompute", "layout", "lane_weights", "channel_lanes")
-"""Passes that leave bodies of loops as they are, so that programs whose micro-batches are written out
-do without them, to have the bits of those that loop over micro-batches."""
+"""Passes that leave bodies of loops as they are. Programs whose micro-batches are written out do
+without them, to have the bits of those that loop over micro-batches."""
 
 
 def after_gradient(precision: str) -> tuple[tuple[str, Pass], ...]:

@@ -67,8 +67,8 @@ def save_checkpoint(
     number of steps. A file appears whole or not at all, even if the process is killed or the power
     fails. At any time, one process may write to a folder: of the ranks of `DataParallel`, whose
     state is the same, rank 0 writes, and the others return at once. With
-    `shard_optimizer_state=True` and with `PipelineParallel` all ranks call this together, since rank
-    0 collects what each has.
+    `shard_optimizer_state=True` and with `PipelineParallel` all ranks call this together, since
+    rank 0 collects what each has.
 
     Args:
         folder: The folder, which is made if needed.

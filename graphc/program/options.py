@@ -51,7 +51,7 @@ class Options:
     stays: bool
     """Whether results stay on the device."""
     parallel: DataParallel | None = None
-    """The ranks that train together, each on its part of the batch; None for a process by itself."""
+    """The ranks that have a part of the batch each; None for a process by itself."""
     pipeline: PipelineParallel | None = None
     """The ranks that have a stage of the function each; None for a process by itself."""
 

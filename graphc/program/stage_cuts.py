@@ -1,7 +1,7 @@
 """Where a function is cut into stages, and what is sent from one to the next.
 
-The nodes of the function, in the order of the trace, are cut into runs. Those that depend neither on
-the batch nor on trained parameters are in no run: each stage that reads them computes them.
+The nodes of the function, in the order of the trace, are cut into runs. Those that depend neither
+on the batch nor on trained parameters are in no run: each stage that reads them computes them.
 
 Unless the user says where stages begin, the cost of the most expensive run is as low as runs allow
 that begin with a module and each read a trained parameter first; of all cuts that come within
@@ -9,9 +9,9 @@ that begin with a module and each read a trained parameter first; of all cuts th
 and its bytes, one operation for each.
 
 If possible, stages begin where kernels of one process do too: with a module that multiplies, looks
-up, or normalizes within samples. Elsewhere one kernel may compute what is sent and what reads it, so
-that a product and a sum are rounded once (`graphc/passes/fuse/fuse_multiply_add.py`), and add up a
-gradient in an order of its own; a cut then changes the last bits.
+up, or normalizes within samples. Elsewhere one kernel may compute what is sent and what reads it,
+so that a product and a sum are rounded once (`graphc/passes/fuse/fuse_multiply_add.py`), and add up
+a gradient in an order of its own; a cut then changes the last bits.
 """
 
 from __future__ import annotations
@@ -86,9 +86,7 @@ class Flow:
         return list(accumulate(change))[:-1]
 
     def joints(self) -> set[int]:
-        """Return the numbers of the moving nodes with which a module begins, or behind which one
-        ends.
-        """
+        """Return the numbers of moving nodes that are in another module than the one before."""
         modules = [node.where.module for node in self.moving]
         return {n for n in range(1, len(modules)) if modules[n] != modules[n - 1]}
 
@@ -152,7 +150,7 @@ def _cuts(
     stages: int,
     limit: float,
 ) -> list[int] | None:
-    """The cuts at some places that send least with stages of at most a cost; None if there are none.
+    """The cuts at some places that send least with stages of at most a cost, or None.
 
     `least[n]` is what is sent if a stage begins with node n. The stage before it begins where the
     cost allows, and early enough to have a first reader.

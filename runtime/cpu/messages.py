@@ -131,6 +131,7 @@ class _InTurn:
     def __init__(self, message: Message, group: Group) -> None:
         self.message, self.group = message, group
         self.dtype = np.dtype(DTYPES[message.dtype])
+        (self.size,) = message.counts
         self.sends = message.kind == "send"
         self.shares = message.kind == "share"
         self.has_source = self.sends or (self.shares and message.peer == group.rank)
@@ -140,9 +141,8 @@ class _InTurn:
         try:
             count = 2 + self.has_source + (not self.sends)
             places = tuple((ctypes.c_uint64 * count).from_address(arguments))
-            self.play(
-                _array(places[1 if self.sends else -1], *self.message.counts, self.dtype), places
-            )
+            array = _array(places[1 if self.sends else -1], self.size, self.dtype)
+            self.play(array, places)
         except BaseException as problem:  # nothing can be raised through the player
             self.group.fail(f"{type(problem).__name__}: {problem}")
 
@@ -153,7 +153,7 @@ class _InTurn:
             self.group.send(array, peer)
         elif self.shares:
             if self.has_source:
-                np.copyto(array, _array(places[1], *self.message.counts, self.dtype))
+                np.copyto(array, _array(places[1], self.size, self.dtype))
             self.group.share(array, peer)
         else:
             self.group.receive(array, peer)

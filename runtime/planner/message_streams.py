@@ -50,8 +50,8 @@ def with_messages(
 
 def message_free(tasks: Tasks) -> bool:
     """Whether no task is a late message or one in turn. Else tasks run in the graph's order, in
-    which gradients are complete early, or micro-batches alternate, rather than in the one that needs
-    the least memory."""
+    which gradients are complete early, or micro-batches alternate, rather than in the one that
+    needs the least memory."""
     messages = [_message(task) for task in tasks.tasks]
     return all(message is None or (message.early and not message.in_turn) for message in messages)
 

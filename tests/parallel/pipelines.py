@@ -1,4 +1,4 @@
-"""What a rank of a pipeline trains in tests: `python -m tests.parallel.pipelines CASES` prints JSON."""
+"""What a rank of a pipeline trains: `python -m tests.parallel.pipelines CASES BATCHES`."""
 
 from __future__ import annotations
 

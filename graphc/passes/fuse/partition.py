@@ -57,17 +57,16 @@ class Partition:
         return [self.nodes[i] for i in sorted(self.members[group])]
 
     def can_merge(self, a: int, b: int) -> bool:
-        """Return whether no path leads from one group through others to the other, and both may be
-        in one part of the program.
+        """Return whether two groups may be one.
+
+        No path leads from one through others to the other, and they are not of two parts.
         """
         if 0 != self._part[a] != self._part[b] != 0:
             return False
         return a != b and not self._detour(a, b) and not self._detour(b, a)
 
     def independent(self, a: int, b: int) -> bool:
-        """Return whether no path leads from one group to the other, and both may be in one part of
-        the program.
-        """
+        """Return whether no path leads from one group to the other, and parts are not two."""
         if 0 != self._part[a] != self._part[b] != 0:
             return False
         return a != b and not (self._after[a] >> b | self._after[b] >> a) & 1
