@@ -114,6 +114,50 @@ CASES: dict[str, Case] = {
 """The network, the optimizer and the options of `compile`, by the name of the case."""
 
 
+def random_case(seed: int) -> Case:
+    """A random chain of layers of odd widths, with a random optimizer."""
+    rng = np.random.default_rng(seed)
+    widths = [20, *rng.integers(3, 40, rng.integers(4, 8)).tolist(), 5]
+    middle = [nn.ReLU, nn.Tanh, nn.GELU, nn.Sigmoid, lambda: nn.Dropout(0.3)]
+    chosen = [middle[n] for n in rng.integers(0, len(middle), len(widths))]
+
+    def make() -> Any:
+        layers: list[Any] = []
+        for inputs, outputs, other in zip(widths, widths[1:], chosen, strict=False):
+            layers += [nn.Linear(inputs, outputs, bias=bool(outputs % 3))]
+            layers += [] if outputs == 5 else [other()]
+            layers += [nn.LayerNorm(outputs)] * (outputs % 4 == 0)
+        return nn.Sequential(*layers)
+
+    rules: list[Callable[[], Any]] = [
+        lambda: optim.SGD(lr=0.1, momentum=0.9, clip_grad_norm=0.5),
+        lambda: optim.Adam(lr=0.01),
+        lambda: optim.AdamW(lr=0.01, ema=0.9, clip_grad_norm=[None, 0.1][seed % 2]),
+    ]
+    return make, rules[rng.integers(0, len(rules))], {"seed": seed}
+
+
+def random_stages(case: str, ranks: int) -> list[str] | None:
+    """Where stages of a random chain begin, at random: of even seeds at layers; else None."""
+    name, _, seed = case.partition("-")
+    if name != "random":
+        return None
+    layers = [*found(case)[0]()]
+    linear = [n for n, layer in enumerate(layers) if isinstance(layer, nn.Linear)]
+    rng = np.random.default_rng([int(seed), ranks])
+    chosen = sorted(rng.choice(np.arange(1, len(linear)), ranks - 1, replace=False))
+    ends = [linear[n] for n in chosen]
+    if int(seed) % 2:  # some modules before or behind that
+        ends = [int(rng.integers(linear[n - 1] + 1, linear[n] + 1)) for n in chosen]
+    return [str(n) for n in ends]
+
+
+def found(case: str) -> Case:
+    """The network, the optimizer and the options of a case; `random-N` is a random one."""
+    name, _, seed = case.partition("-")
+    return random_case(int(seed)) if name == "random" else CASES[case]
+
+
 def batch(case: str) -> tuple[Any, Any]:
     """The whole batch."""
     rng = np.random.default_rng(0)
@@ -127,7 +171,7 @@ def batch(case: str) -> tuple[Any, Any]:
 
 def program(case: str, batches: int, parallel: Any = None) -> tuple[Any, Any]:
     """The step of a case, by a pipeline or by one process, and its model."""
-    make, rule, options = CASES[case]
+    make, rule, options = found(case)
     graphc.seed(1)
     model = make()
     loss = gpt_loss if case in ("gpt", "tied") else loss_of
@@ -142,8 +186,11 @@ def trained(case: str, batches: int, parallel: Any = None) -> dict[str, Any]:
     results = [step(*batch(case)) for _ in range(STEPS)]
     losses = [r[0] if isinstance(r, tuple) else r for r in results]
     last = results[-1][1].tolist() if isinstance(results[-1], tuple) else []
-    state = {n: hashlib.sha256(a.tobytes()).hexdigest() for n, a in step.state_dict().items()}
-    return {"losses": [float(x).hex() for x in losses], "classes": last, "state": state}
+    arrays = step.state_dict()
+    weights = {n: arrays[n].ravel().tolist() for n in arrays if n.endswith(("weight", "bias"))}
+    state = {n: hashlib.sha256(a.tobytes()).hexdigest() for n, a in arrays.items()}
+    losses = [float(x).hex() for x in losses]
+    return {"losses": losses, "classes": last, "state": state, "weights": weights}
 
 
 def main(cases: str, batches: str) -> None:
@@ -151,7 +198,8 @@ def main(cases: str, batches: str) -> None:
     results = {}
     for case in cases.split(","):
         for count in batches.split(","):
-            parallel = graphc.PipelineParallel(int(count), timeout=60)
+            ranks = graphc.PipelineParallel(1, timeout=60).ranks
+            parallel = graphc.PipelineParallel(int(count), random_stages(case, ranks), timeout=60)
             results[f"{case} {count}"] = trained(case, int(count), parallel)
     print(json.dumps(results))
 
