@@ -3,10 +3,10 @@
     mpiexec -n 2 python -m benchmarks.pipeline [--picture pipeline.png]
 
 trains a chain of equal layers, cut into a stage for each rank, with several numbers of
-micro-batches of one size. Each rank has one thread. A rank waits while no kernel of its passes runs,
-from the beginning of the first pass to the end of the last one on any rank; the row has the least
-share of several steps. With passes of equal length that is (p - 1) / (m + p - 1) for p stages and m
-micro-batches. The picture shows the passes of a step of the last row.
+micro-batches of one size. Each rank has one thread. A rank waits while no kernel of its passes
+runs, from the beginning of the first pass to the end of the last one on any rank; the row has the
+least share of several steps. With passes of equal length that is (p - 1) / (m + p - 1) for p stages
+and m micro-batches. The picture shows the passes of a step of the last row.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ def spans(step: Any, rank: int, ranks: int, batches: int, x: Any) -> Spans:
     found: dict[int, tuple[float, float]] = {}
     for number, start, stop in step.executable.timeline([x]):
         launch = step.plan.steps[number]
-        part = launch.where.part if isinstance(launch, Launch) else 0
-        if part:
-            begin, end = found.get(part, (start, stop))
-            found[part] = min(begin, start), max(end, stop)
-    return [(*order[part - 1], *found[part]) for part in sorted(found)]
+        turn = launch.where.turn if isinstance(launch, Launch) and not launch.stream else 0
+        if turn:
+            begin, end = found.get(turn, (start, stop))
+            found[turn] = min(begin, start), max(end, stop)
+    return [(*order[turn - 1], *found[turn]) for turn in sorted(found)]
 
 
 def waiting(rows: list[Spans]) -> float:
@@ -92,8 +92,9 @@ def measured(batches: int) -> list[Spans]:
         least = (ranks - 1) / (batches + ranks - 1)
         print(
             f"{batches} micro-batches on {ranks} ranks: wait {100 * waiting(best):.0f} % "
-            f"(at equal passes {100 * least:.0f} %); state "
-            f"{', '.join(f'{s / 1e6:.1f}' for s, _ in memory)} MB (one process {one[0] / 1e6:.1f}), "
+            f"(at equal passes {100 * least:.0f} %); "
+            f"state {', '.join(f'{s / 1e6:.1f}' for s, _ in memory)} MB "
+            f"(one process {one[0] / 1e6:.1f}), "
             f"work {', '.join(f'{w / 1e6:.2f}' for _, w in memory)} MB ({one[1] / 1e6:.2f})",
             flush=True,
         )

@@ -20,11 +20,12 @@ def repeat(
         nodes: What to append.
         known: What stands for the values that they read.
         derived: Whether they count as parts of a gradient; else as what they are.
-            They are in the builder's current part.
+            They get the builder's turn and micro-batch.
     """
     for node in nodes:
         results = tuple(Value(body.fresh(v.name), v.type) for v in node.outputs)
-        where = replace(node.where, derived=derived or node.where.derived, part=body.part)
+        own = derived or node.where.derived
+        where = replace(node.where, derived=own, turn=body.turn, batch=body.batch)
         inputs = tuple(known[v].value for v in node.inputs)
         op = node.op.renamed(body.fresh) if isinstance(node.op, Scan) else node.op
         body.nodes.append(Node(op, inputs, results, where))

@@ -78,17 +78,19 @@ class _Program:
         """Append the passes and messages of all micro-batches; return the sums of gradients."""
         compute = {FORWARD: self._forward, BACKWARD: self._backward}
         with self.outer.building():
-            part = 0
+            turn = 1
             for step in order.steps(self.rank, self.count, self.length, self.whole.trains):
                 if step.action == "compute":
-                    part += 1
-                    self.outer.part = part
+                    self.outer.turn, self.outer.batch = turn, step.batch + 1
                     compute[step.direction](step.batch)
-                    self.outer.part = 0
+                    self.outer.turn = self.outer.batch = 0
+                    turn += 1
                 elif step.action == "send":
                     self._send(step.direction, step.batch)
                 else:
+                    self.outer.turn = turn
                     self._receive(step.direction, step.batch)
+                    self.outer.turn = 0
             for state in self.whole.changed:
                 self.outer.update(Tensor(state, self.outer), self.contents[state])
         self._tell()
@@ -98,9 +100,9 @@ class _Program:
         """Append the forward pass of a micro-batch."""
         whole, known = self.whole, self.made[m]
         if m == 0:
-            part, self.outer.part = self.outer.part, 0
+            turn, self.outer.turn = self.outer.turn, 0
             repeat(self.outer, whole.kept, self.steady, derived=False)
-            self.outer.part = part
+            self.outer.turn = turn
         known.update(self.steady)
         for value, array in whole.parts.items():
             known[value] = array[m * whole.size : (m + 1) * whole.size]

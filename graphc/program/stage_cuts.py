@@ -9,9 +9,10 @@ that begin with a module and each read a trained parameter first; of all cuts th
 and its bytes, one operation for each.
 
 If possible, stages begin where kernels of one process do too: with a module that multiplies, looks
-up, or normalizes within samples. Elsewhere one kernel may compute what is sent and what reads it,
-so that a product and a sum are rounded once (`graphc/passes/fuse/fuse_multiply_add.py`), and add up
-a gradient in an order of its own; a cut then changes the last bits.
+up, or normalizes within samples, and behind one that does not normalize. Elsewhere one kernel may
+compute what is sent and what reads it, so that a product and a sum are rounded once
+(`graphc/passes/fuse/fuse_multiply_add.py`), and add up a gradient in an order of its own; a cut
+then changes the last bits.
 """
 
 from __future__ import annotations
@@ -91,14 +92,17 @@ class Flow:
         return {n for n in range(1, len(modules)) if modules[n] != modules[n - 1]}
 
     def apart(self) -> set[int]:
-        """Return those `joints` at which kernels of one process begin too, and no product ends."""
+        """Return those `joints` at which kernels of one process begin too, in either direction."""
+        reduce = {n.where.module for n in self.moving if n.op.reduced_axes is not None}
         change = [0] * (len(self.moving) + 1)
         for value, (made, read) in self.reach.items():
-            if value not in self.trained and isinstance(self.moving[made].op, Multiply | Square):
+            maker = self.moving[made]
+            fused = isinstance(maker.op, Multiply | Square) or maker.where.module in reduce
+            if fused and value not in self.trained:
                 change[made + 1] += made < read
                 change[read + 1] -= made < read
-        products = [*accumulate(change)]
-        return {n for n in self.joints() if self._begins_kernel(n) and not products[n]}
+        joined = [*accumulate(change)]
+        return {n for n in self.joints() if self._begins_kernel(n) and not joined[n]}
 
     def _begins_kernel(self, number: int) -> bool:
         """Whether the first node from a number on that computes is the first one of a kernel."""

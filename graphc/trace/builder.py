@@ -64,8 +64,8 @@ class Builder:
         """The module path at this moment, one attribute name per level."""
         self.where: Where | None = None
         """If set, the origin of every node emitted, in place of the user's current line."""
-        self.part = 0
-        """The part of the program to which the nodes emitted belong; 0 for none."""
+        self.turn = self.batch = 0
+        """The turn and the micro-batch of the nodes emitted; 0 for none."""
         self.training = False
         """Whether dropout drops and batch norm uses the batch's statistics: in this module, at
         this moment."""
@@ -214,8 +214,8 @@ class Builder:
     def emit(self, op: Op, *inputs: Tensor, name: str = "") -> tuple[Tensor, ...]:
         """Append `op` on `inputs` and return its outputs; a GraphError gets the user's line."""
         where = self.where or self._here(op)
-        if self.part:
-            where = replace(where, part=self.part)
+        if self.turn:
+            where = replace(where, turn=self.turn, batch=self.batch)
         inputs = tuple(map(self.own, inputs))
         if self.mixed and op.name in WIDE:
             inputs = tuple(map(self._wide, inputs))

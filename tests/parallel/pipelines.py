@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import sys
 from collections.abc import Callable
@@ -117,7 +118,7 @@ CASES: dict[str, Case] = {
 def random_case(seed: int) -> Case:
     """A random chain of layers of odd widths, with a random optimizer."""
     rng = np.random.default_rng(seed)
-    widths = [20, *rng.integers(3, 40, rng.integers(4, 8)).tolist(), 5]
+    widths = [20, *rng.integers(3, 40, rng.integers(6, 9)).tolist(), 5]
     middle = [nn.ReLU, nn.Tanh, nn.GELU, nn.Sigmoid, lambda: nn.Dropout(0.3)]
     chosen = [middle[n] for n in rng.integers(0, len(middle), len(widths))]
 
@@ -138,12 +139,18 @@ def random_case(seed: int) -> Case:
 
 
 def random_stages(case: str, ranks: int) -> list[str] | None:
-    """Where stages of a random chain begin, at random: of even seeds at layers; else None."""
+    """Where stages of a random chain begin, at random: for even seeds at layers that no
+    normalization stands before, where one process begins kernels too. Else None."""
     name, _, seed = case.partition("-")
     if name != "random":
         return None
     layers = [*found(case)[0]()]
-    linear = [n for n, layer in enumerate(layers) if isinstance(layer, nn.Linear)]
+    linear = [0]
+    linear += [
+        n
+        for n, (one, other) in enumerate(itertools.pairwise(layers), 1)
+        if isinstance(other, nn.Linear) and not isinstance(one, nn.LayerNorm)
+    ]
     rng = np.random.default_rng([int(seed), ranks])
     chosen = sorted(rng.choice(np.arange(1, len(linear)), ranks - 1, replace=False))
     ends = [linear[n] for n in chosen]

@@ -11,7 +11,7 @@ OF_RULE = "update rules stay among themselves, so that one launch updates all pa
 ELSEWHERE = "it reads values of that kernel at other places, through a view, a window or a gather"
 CIRCLE = (
     "a third kernel needs the one and is needed by the other: they would wait for each other; or "
-    "they are in two parts of the program, such as two micro-batches"
+    "they belong to two micro-batches"
 )
 LARGE = "one kernel of both would be more than a compiler builds in a second or so"
 LARGEST = 1500
