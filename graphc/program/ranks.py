@@ -8,6 +8,7 @@ from graphc.base.errors import GraphError
 from graphc.base.source_lines import error
 from graphc.ir import Graph
 from graphc.optim.private import DPSGD
+from graphc.optim.rule import Rule
 from graphc.parallel.options import DataParallel
 from graphc.parallel.pipeline import PipelineParallel
 
@@ -44,6 +45,12 @@ def pipeline_of(
         )
     if isinstance(update, DPSGD):
         raise error("parallel: DPSGD expected one process, since its noise is that of one batch")
+    owns = isinstance(update, Rule) and type(update).emit is not Rule.emit
+    if owns and update.clip_grad_norm is not None:
+        raise error(
+            f"clip_grad_norm: with PipelineParallel expected a rule that defines apply, "
+            f"{type(update).__name__} has an emit of its own"
+        )
     if mixed == "float16":
         raise error(
             "mixed: with PipelineParallel expected None or 'bfloat16', since 'float16' skips "

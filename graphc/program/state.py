@@ -21,10 +21,11 @@ class ProgramState:
         name: The name of the compiled function.
     """
 
+    staged: StageState | None = None
+    """The state of all ranks, where each has a stage of the program."""
+
     def __init__(self, name: str, state: Mapping[str, StateBuffer]) -> None:
         self.name, self._state = name, state
-        self.staged: StageState | None = None
-        """The state of all ranks, where each has a stage of the program."""
 
     @property
     def bound(self) -> Mapping[str, StateBuffer]:
