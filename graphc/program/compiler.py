@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphc.base.errors import refusals
 from graphc.base.messages import decisions
@@ -12,7 +12,6 @@ from graphc.base.source_lines import error
 from graphc.ir import Graph, tree
 from graphc.ir.failures import stage
 from graphc.ops.custom_gradient import without_marks
-from graphc.parallel.group import Group
 from graphc.parallel.options import DataParallel
 from graphc.parallel.pipeline import PipelineParallel
 from graphc.program.buckets import Buckets, buckets_of, has_names
@@ -25,6 +24,9 @@ from graphc.program.sizes import SizedProgram
 from graphc.program.stage_state import StageState
 from graphc.program.tracing import Common, Traced, collector_paused, trace_function
 from graphc.program.update import Differentiated, Update
+
+if TYPE_CHECKING:
+    from graphc.parallel.group import Group
 
 
 def compile(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,14 +15,16 @@ from graphc.functions.array.tensors import is_integer
 from graphc.nn.selection import Selection
 from graphc.optim.private import DPSGD
 from graphc.optim.rule import Rule
-from graphc.parallel.group import Group
 from graphc.parallel.options import DataParallel
 from graphc.parallel.pipeline import PipelineParallel
 from graphc.program.loading import target_for
 from graphc.program.micro_batches import Differentiation
-from graphc.program.pipelined import Pipelined
 from graphc.program.private import PrivateDifferentiation
 from graphc.program.ranks import pipeline_of, ranks_of
+
+if TYPE_CHECKING:
+    from graphc.parallel.group import Group
+    from graphc.program.pipelined import Pipelined
 
 MIXED = {"bfloat16": "bf16", "float16": "f16"}
 """The values of `mixed` and the dtypes that they stand for."""
@@ -140,6 +142,8 @@ class Options:
             raise error("accumulate: is of use with update= or gradients=, neither is given")
         differentiation: Differentiation | Pipelined | PrivateDifferentiation | None = None
         if pipeline is not None:
+            from graphc.program.pipelined import Pipelined
+
             clip = None if update is None else update.clip_grad_norm
             differentiation = Pipelined(pipeline, selection, update is not None, clip)
         elif isinstance(update, DPSGD):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from graphc.ir import DTYPES, Array, Type
 from graphc.ir.state import StateBuffer
-from graphc.parallel.group import Group
+
+if TYPE_CHECKING:
+    from graphc.parallel.group import Group
 
 
 class StageState:
