@@ -206,8 +206,10 @@ def _compiled(
                 options.selection,
                 options.mixed == "f16",
                 options.parallel,
-                adds_by_kernels(options.parallel, orders_messages(options.target.device)),
-                options.pipeline is not None and update.clip_grad_norm is not None,
+                by_kernels=adds_by_kernels(
+                    options.parallel, orders_messages(options.target.device)
+                ),
+                clipped=options.pipeline is not None and update.clip_grad_norm is not None,
             )
         )
         before = [item for item in passes.BEFORE_GRADIENT if item[0] not in settings.disable]
