@@ -1,9 +1,9 @@
 """Messages of a plan on GPUs, by NCCL: sums over all ranks, issued on the plan's streams.
 
 A message is one call of `ncclAllReduce`, `ncclReduceScatter`, `ncclAllGather`, `ncclSend`,
-`ncclRecv` or `ncclBroadcast` on the stream of its step, where the arrays lie. While a stream is captured, it becomes a part of the CUDA graph, so
-later steps of the host cost nothing. NCCL adds in an order of its own, which is the same from run
-to run on the same machines.
+`ncclRecv` or `ncclBroadcast` on the stream of its step, where the arrays lie. While a stream is
+captured, it becomes a part of the CUDA graph, so later steps of the host cost nothing. NCCL adds in
+an order of its own, which is the same from run to run on the same machines.
 """
 
 from __future__ import annotations
