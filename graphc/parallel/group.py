@@ -99,6 +99,17 @@ class Group:
         """
         self._noting(lambda: self._gather(own, whole))
 
+    def swap(self, parts: Array, received: Array) -> None:
+        """Let `received` be what each rank has for this one. Failures are as those of `sum_pieces`.
+
+        Args:
+            parts: What this rank has for each [ranks, n].
+            received: Receives a row of each rank [ranks, n].
+        """
+        bounds = [parts[0].nbytes * r for r in range(self.ranks + 1)]
+        whole, target = parts.reshape(-1).view(np.uint8), received.view(np.uint8)
+        self._noting(lambda: self.transport.all_to_all(whole, bounds, target))
+
     def send(self, array: Array, peer: int) -> None:
         """Send an array [n] to another rank. Failures are as those of `sum_pieces`."""
         self._noting(lambda: self.transport.send(_bytes(array), peer))

@@ -20,6 +20,7 @@ from graphc.program.making import Recipe, make
 from graphc.program.options import Options
 from graphc.program.plan_cache import PlanCache
 from graphc.program.program import Program as Program
+from graphc.program.ranks import adds_by_kernels
 from graphc.program.sizes import SizedProgram
 from graphc.program.stage_state import StageState
 from graphc.program.tracing import Common, Traced, collector_paused, trace_function
@@ -204,6 +205,7 @@ def _compiled(
                 options.selection,
                 options.mixed == "f16",
                 options.parallel,
+                adds_by_kernels(options.parallel, options.target.device),
                 options.pipeline is not None and update.clip_grad_norm is not None,
             )
         )

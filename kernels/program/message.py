@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Message:
-    """The sum of arrays over all ranks, a slice of one, or an array of the slices of all ranks.
+    """The sum of arrays over all ranks, a slice of one, or an array with a part of each rank.
 
     The arguments of its kernel are the terms of this rank, then the results. Terms lie side by side
     in memory, each aligned as all values are, and so do results; where each rank has one piece, and
@@ -19,8 +19,8 @@ class Message:
     """
 
     kind: str
-    """The name of the op: "all_reduce", "reduce_scatter", "all_gather", "send", "receive" or
-    "share"."""
+    """The name of the op: "all_reduce", "reduce_scatter", "all_to_all", "all_gather", "send",
+    "receive" or "share"."""
     dtype: str
     """The dtype of all arrays but tokens."""
     counts: tuple[int, ...]

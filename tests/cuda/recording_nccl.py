@@ -102,36 +102,6 @@ def all_gather(
     note(f"all_gather {stream} count {count} kind {kind} of {communicator}")
 
 
-def send(source: int, count: int, kind: int, peer: int, communicator: int, stream: int) -> None:
-    note(f"send {stream} count {count} kind {kind} peer {peer} of {communicator}")
-
-
-def recv(target: int, count: int, kind: int, peer: int, communicator: int, stream: int) -> None:
-    note(f"receive {stream} count {count} kind {kind} peer {peer} of {communicator}")
-
-
-def share(
-    source: int, target: int, count: int, kind: int, root: int, communicator: int, stream: int
-) -> None:
-    where = "in place" if source == target else "elsewhere"
-    note(f"share {stream} count {count} kind {kind} peer {root} of {communicator} {where}")
-
-
-BINDINGS = SimpleNamespace(
-    DataType=DataType,
-    RedOp=SimpleNamespace(Sum=0),
-    UniqueId=UniqueId,
-    get_unique_id=UniqueId,
-    comm_init_rank=comm_init_rank,
-    all_reduce=all_reduce,
-    reduce_scatter=reduce_scatter,
-    all_gather=all_gather,
-    send=send,
-    recv=recv,
-    broadcast=share,
-)
-
-
 def compiled(self: Any, text: str, name: str, where: str = "") -> bytes:
     return b"image"
 
@@ -165,17 +135,48 @@ def line(plan: Any, step: Step) -> list[Any]:
     return [kind, step.stream, getattr(step, "event", None)]
 
 
-def parallel_of(sharded: bool, stages: int) -> Any:
+def parallel_of(sharded: bool, shards: int | None, stages: int) -> Any:
     """Two ranks, of which only the first is there, with a part of the batch or a stage each."""
     if stages:
         parallel: Any = graphc.PipelineParallel(stages)
     else:
-        parallel = graphc.DataParallel(shard_optimizer_state=sharded)
+        parallel = graphc.DataParallel(shard_optimizer_state=sharded, shards=shards)
     parallel.group, parallel.ranks = Group(Twin()), 2  # type: ignore[arg-type]
     return parallel
 
 
-def main(sharded: bool = False, stages: int = 0) -> None:
+def send(source: int, count: int, kind: int, rank: int, communicator: int, stream: int) -> None:
+    note(f"send {stream} count {count} kind {kind} to {rank} of {communicator}")
+
+
+def recv(target: int, count: int, kind: int, rank: int, communicator: int, stream: int) -> None:
+    note(f"recv {stream} count {count} kind {kind} from {rank} of {communicator}")
+
+
+def share(
+    source: int, target: int, count: int, kind: int, root: int, communicator: int, stream: int
+) -> None:
+    note(f"share {stream} count {count} kind {kind} of {root} of {communicator}")
+
+
+BINDINGS = SimpleNamespace(
+    DataType=DataType,
+    RedOp=SimpleNamespace(Sum=0),
+    UniqueId=UniqueId,
+    get_unique_id=UniqueId,
+    comm_init_rank=comm_init_rank,
+    all_reduce=all_reduce,
+    reduce_scatter=reduce_scatter,
+    all_gather=all_gather,
+    broadcast=share,
+    send=send,
+    recv=recv,
+    group_start=lambda: note("group_start"),
+    group_end=lambda: note("group_end"),
+)
+
+
+def main(sharded: bool = False, shards: int | None = None, stages: int = 0) -> None:
     """Print what a program records as it is compiled, and in its first three steps.
 
     With `stages`, that of the first of two stages, with so many micro-batches.
@@ -192,7 +193,7 @@ def main(sharded: bool = False, stages: int = 0) -> None:
         graphc.spec((32, 64)),
         update=optim.SGD(lr=0.1, momentum=0.9 * sharded),
         device="cuda",
-        parallel=parallel_of(sharded, stages),
+        parallel=parallel_of(sharded, shards, stages),
     )
     found: dict[str, Any] = {"compile": taken()}
     x = np.zeros((32, 64), np.float32)
