@@ -2,8 +2,8 @@
 
     mpiexec -n 2 python examples/pipeline_parallel.py
 
-needs `pip install 'graphc[mpi]'`. Each process has the parameters of its own stage alone. The losses
-are those of one process to the bit, which `python examples/pipeline_parallel.py` is.
+needs `pip install 'graphc[mpi]'`. Each process has the parameters of its own stage alone. The
+losses are those of one process to the bit, which `python examples/pipeline_parallel.py` is.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any
 
@@ -140,7 +141,7 @@ def test_cuts_are_as_good_as_the_best_of_all(seed: int) -> None:
     sizes = rng.integers(1, 40, 8).tolist()
     x, weights, nodes = Value("x", Type((7, sizes[0]), "f32")), [], []
     value = x
-    for n, (rows, columns) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for n, (rows, columns) in enumerate(itertools.pairwise(sizes)):
         weights.append(Value(f"w{n}", Type((rows, columns), "f32")))
         made = Value(f"v{n}", Type((7, columns), "f32"))
         nodes.append(Node(Matmul(), (value, weights[-1]), (made,), Where(f"layer{n}")))
@@ -150,7 +151,7 @@ def test_cuts_are_as_good_as_the_best_of_all(seed: int) -> None:
 
     def most(cuts: list[int]) -> int:
         ends = [0, *cuts, len(costs)]
-        return max(sum(costs[a:b]) for a, b in zip(ends, ends[1:], strict=False))
+        return max(sum(costs[a:b]) for a, b in itertools.pairwise(ends))
 
     every = [[a, b] for a in range(1, 7) for b in range(a + 1, 7)]
     least = min(map(most, every))
