@@ -371,10 +371,10 @@ class _DriverObjects:
         anyone holds them."""
         slot = self._slots[0]
         if slot.busy:
+            slot.finish_again()
             unread = slot.results() if slot.results else None
             if unread is not None:
                 unread.read()
-            slot.finish()
         return slot
 
     def advance(self) -> None:

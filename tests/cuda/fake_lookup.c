@@ -1,5 +1,5 @@
-// fake_lookup.c: the texts of errors of the driver that records (fake_driver.c), and how its entry
-// points are found.
+// fake_lookup.c: what the driver that records (fake_driver.c) says of itself, the texts of its errors, and
+// how its entry points are found.
 #define _GNU_SOURCE
 #include <cuda.h>
 #include <dlfcn.h>
@@ -9,6 +9,11 @@
 
 #define OK CUDA_SUCCESS
 const char* fake_record(void);
+
+CUresult cuDriverGetVersion(int* version) { return *version = 13000, OK; }
+CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+  return *least = 0, *greatest = -5, OK;
+}
 
 CUresult cuGetErrorString(CUresult error, const char** text) {
   *text = error == CUDA_ERROR_NO_DEVICE         ? "no CUDA-capable device is detected"
