@@ -34,6 +34,7 @@ TEMPLATES = {
 _EXCHANGED = {
     "all_reduce": "adds what all ranks have, in the order of the ranks",
     "reduce_scatter": "adds this rank's slice of what all ranks have, in the order of the ranks",
+    "all_to_all": "receives what each rank has for this one",
     "all_gather": "collects the slices of all ranks",
 }
 """What nodes that communicate do."""

@@ -99,6 +99,17 @@ class Group:
         """
         self._noting(lambda: self._gather(own, whole))
 
+    def swap(self, parts: Array, received: Array) -> None:
+        """Let `received` be what each rank has for this one. Failures are as those of `sum_pieces`.
+
+        Args:
+            parts: What this rank has for each [ranks, n].
+            received: Receives a row of each rank [ranks, n].
+        """
+        bounds = [parts[0].nbytes * r for r in range(self.ranks + 1)]
+        whole, target = parts.reshape(-1).view(np.uint8), received.view(np.uint8)
+        self._noting(lambda: self.transport.all_to_all(whole, bounds, target))
+
     def gathered(self, own: Array) -> Array:
         """Return the contiguous arrays of all ranks, along a new first axis.
 

@@ -19,6 +19,7 @@ from graphc.program.making import Recipe, make
 from graphc.program.options import Options
 from graphc.program.plan_cache import PlanCache
 from graphc.program.program import Program as Program
+from graphc.program.ranks import adds_by_kernels
 from graphc.program.sizes import SizedProgram
 from graphc.program.tracing import Common, collector_paused, trace_function
 from graphc.program.update import Differentiated, Update
@@ -189,7 +190,12 @@ def _compiled(
             None
             if update is None
             else Update.of(
-                traced, update, options.selection, options.mixed == "f16", options.parallel
+                traced,
+                update,
+                options.selection,
+                options.mixed == "f16",
+                options.parallel,
+                adds_by_kernels(options.parallel, options.target.device),
             )
         )
         before = [item for item in passes.BEFORE_GRADIENT if item[0] not in settings.disable]

@@ -141,8 +141,7 @@ def load(
     one. Messages of the plan go to the ranks of `group`.
     """
     if group is not None:
-        kind = device.partition(":")[0]
-        check_messages(graph, device, kind in ("cpu", "cuda"), kind == "cpu")
+        check_messages(device)
     if target.device == "reference":
         from graphc.runtime.reference import ReferenceExecutable
 

@@ -121,11 +121,14 @@ class Options:
             raise error("accumulate: is of use with update= or gradients=, neither is given")
         differentiation: Differentiation | PrivateDifferentiation | None = None
         if isinstance(update, DPSGD):
-            if accumulate > 1:
-                raise error("accumulate: DPSGD computes gradients of single samples, expected 1")
             if narrow == "f16":
-                raise error("mixed: DPSGD expected None or 'bfloat16', since it scales no losses")
-            differentiation = PrivateDifferentiation(update.clip, update.noise, selection)
+                raise error(
+                    "mixed: DPSGD expected None or 'bfloat16', since a step that is skipped where "
+                    "a scaled loss overflows would tell of its samples"
+                )
+            differentiation = PrivateDifferentiation(
+                update.clip, update.noise, selection, int(accumulate)
+            )
         elif gradients or accumulate > 1 or (ranks is not None and ranks.shards is not None):
             returns = gradients is not False
             scaled, apart = narrow == "f16", ranks is not None and ranks.shards is not None

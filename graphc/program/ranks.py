@@ -6,7 +6,6 @@ from typing import Any
 
 from graphc.base.errors import GraphError
 from graphc.base.source_lines import error
-from graphc.ir import Graph
 from graphc.optim.private import DPSGD
 from graphc.parallel.options import DataParallel
 
@@ -26,17 +25,12 @@ def ranks_of(parallel: Any, update: Any, accumulate: Any) -> DataParallel | None
     return parallel if parallel.active else None
 
 
-def check_messages(graph: Graph, device: str, plays: bool, orders: bool) -> None:
-    """Raise GraphError if a device cannot play the messages of a graph.
+def adds_by_kernels(parallel: DataParallel | None, device: str) -> bool:
+    """Whether kernels add the pieces of gradients, as NCCL adds in an order of its own."""
+    return parallel is not None and parallel.shards is not None and device == "cuda"
 
-    Args:
-        graph: The graph.
-        device: The name of the device.
-        plays: Whether it sends messages.
-        orders: Whether it adds pieces in their order.
-    """
-    if not plays:
+
+def check_messages(device: str) -> None:
+    """Raise GraphError if a device cannot play messages."""
+    if device.partition(":")[0] not in ("cpu", "cuda"):
         raise GraphError(f"parallel: expected device='cpu' or 'cuda', got {device!r}")
-    pieces = [n.op.attributes.get("pieces", 1) for n in graph.nodes if n.op.communicates]
-    if not orders and max(pieces, default=1) > 1:
-        raise GraphError("shards: expected device='cpu', since NCCL adds in an order of its own")

@@ -55,6 +55,8 @@ class Update:
     """Whether the loss is scaled, and steps whose gradients overflow are skipped."""
     parallel: DataParallel | None = None
     """The ranks over which gradients are averaged; None for a process by itself."""
+    by_kernels: bool = False
+    """Whether kernels, rather than messages, add the gradients of ranks."""
 
     @classmethod
     def of(
@@ -64,6 +66,7 @@ class Update:
         selection: Selection | None,
         scales: bool = False,
         parallel: DataParallel | None = None,
+        by_kernels: bool = False,
     ) -> Update:
         """Return the update of a selection of the program's parameters.
 
@@ -75,7 +78,8 @@ class Update:
         allowed = traced.parameters if selection is None else selection.of(traced.parameters)
         trainable = {name: p.trainable for name, p in allowed.items()}
         scales = scales or (bool(traced.builder.applied) and rule.scales_losses())
-        return cls(traced, rule, allowed, trainable, selection is not None, scales, parallel)
+        selected = selection is not None
+        return cls(traced, rule, allowed, trainable, selected, scales, parallel, by_kernels)
 
     def differentiate(self, graph: Graph) -> Differentiated:
         """Append the gradient of the first output and the update of the parameters to the graph.
@@ -91,7 +95,9 @@ class Update:
             pairs = self._given(given) if given else self._of_loss(builder, outputs, read)
             slices = self._slices(pairs)
             if self.parallel is not None:
-                pairs, outputs = averaged(builder, self.parallel, pairs, outputs, slices)
+                pairs, outputs = averaged(
+                    builder, self.parallel, pairs, outputs, slices, self.by_kernels
+                )
             self._emit(builder, pairs, slices)
         updated = [name for name, _ in pairs]
         read = list(dict.fromkeys([*read, *updated]))
@@ -141,7 +147,7 @@ class Update:
                 "gradients: mixed='bfloat16' has none"
             )
         self.rule.check_slices([(self.allowed[n], g, n) for n, g in pairs], parallel.ranks)
-        return Slices(parallel.rank, parallel.ranks, parallel.group.gathered)
+        return Slices(parallel.rank, parallel.ranks, parallel.group.gathered, self.by_kernels)
 
     def _emit(
         self,

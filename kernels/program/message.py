@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Message:
-    """The sum of arrays over all ranks, a slice of one, or an array of the slices of all ranks.
+    """The sum of arrays over all ranks, a slice of one, or an array with a part of each rank.
 
     The arguments of its kernel are the terms of this rank, then the results. Terms lie side by side
     in memory, each aligned as all values are, and so do results; where each rank has one piece, and
@@ -15,7 +15,7 @@ class Message:
     """
 
     kind: str
-    """The name of the op: "all_reduce", "reduce_scatter" or "all_gather"."""
+    """The name of the op: "all_reduce", "reduce_scatter", "all_to_all" or "all_gather"."""
     dtype: str
     """The dtype of all arrays."""
     counts: tuple[int, ...]

@@ -115,6 +115,16 @@ class _Slice:
         self.group.sum_slices([*terms], _array(target, count, self.dtype))
 
 
+class _Swapped(_Slice):
+    """What each rank has for this one."""
+
+    def play(self, source: int, target: int) -> None:
+        """Write what all ranks have for this one to `target`; `source` has a part for each."""
+        (count,), ranks = self.message.counts, self.message.ranks
+        received = _array(target, count, self.dtype).reshape(ranks, -1)
+        self.group.swap(_array(source, count, self.dtype).reshape(ranks, -1), received)
+
+
 class _Gathered(_Slice):
     """The slices of all ranks."""
 
@@ -128,6 +138,7 @@ class _Gathered(_Slice):
 _PLAYED: dict[str, type[_Sum] | type[_Slice]] = {
     "all_reduce": _Sum,
     "reduce_scatter": _Slice,
+    "all_to_all": _Swapped,
     "all_gather": _Gathered,
 }
 

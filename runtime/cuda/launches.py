@@ -304,17 +304,19 @@ class Functions:
         """The bytes that a launch touches, for a driver that checks them."""
         if not self._device.declares:
             return {}
-        workspace = self._plan.kernels[step.kernel].workspace > 0
-        writes = step.writes[:-1] if workspace else step.writes
-        scratch = step.writes[-1:] if workspace else ()
+        kernel = self._plan.kernels[step.kernel]
+        writes = step.writes[:-1] if kernel.workspace > 0 else step.writes
+        scratch = step.writes[-1:] if kernel.workspace > 0 else ()
         spans: dict[str, Any] = {
             name: [addresses.span(p) for p in places if p.stop > p.start]
             for name, places in (("reads", step.reads), ("scratch", scratch))
         }
-        gaps = self._plan.kernels[step.kernel].gaps or ((),) * len(writes)
-        spans["writes"] = [
-            (*addresses.span(p), *gap)
-            for p, gap in zip(writes, gaps, strict=True)
-            if p.stop > p.start
-        ]
+        read = {(p.segment, p.start, p.stop) for p in step.reads if kernel.writes_changes}
+        gaps = kernel.gaps or ((),) * len(writes)
+        spans["writes"] = []
+        for place, gap in zip(writes, gaps, strict=True):
+            if (place.segment, place.start, place.stop) in read:
+                spans["scratch"].append(addresses.span(place))
+            elif place.stop > place.start:
+                spans["writes"].append((*addresses.span(place), *gap))
         return {**spans, "completes": last}

@@ -1,9 +1,9 @@
 """Messages of a plan on GPUs, by NCCL: sums over all ranks, issued on the plan's streams.
 
-A message is one call of `ncclAllReduce`, `ncclReduceScatter` or `ncclAllGather` on the stream of
-its step, where the arrays lie. While a stream is captured, it becomes a part of the CUDA graph, so
-later steps of the host cost nothing. NCCL adds in an order of its own, which is the same from run
-to run on the same machines.
+A message is one call of `ncclAllReduce`, `ncclReduceScatter` or `ncclAllGather`, or a group of
+`ncclSend` and `ncclRecv`, on the stream of its step, where the arrays lie. While a stream is
+captured, it becomes a part of the CUDA graph, so later steps of the host cost nothing. NCCL adds in
+an order of its own, which is the same from run to run on the same machines.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ class Nccl:
         if message.kind == "all_gather":
             own = message.counts[0] // message.ranks
             return partial(self._nccl.all_gather, source, target, own, kind, *behind)
+        if message.kind == "all_to_all":
+            return partial(self._swap, message, source, target, kind, int(stream.handle))
         if message.kind == "reduce_scatter":
             (own,) = message.counts
             scatter = self._nccl.reduce_scatter
@@ -58,6 +60,17 @@ class Nccl:
         itemsize = DTYPES[message.dtype].itemsize
         elements = sum(aligned(count * itemsize) for count in message.counts) // itemsize
         return partial(self._nccl.all_reduce, source, target, elements, kind, operation, *behind)
+
+    def _swap(self, message: Message, source: int, target: int, kind: int, stream: int) -> None:
+        """Send each rank its part at `source`; receive the parts of all ranks at `target`."""
+        count = message.counts[0] // message.ranks
+        nbytes = count * DTYPES[message.dtype].itemsize
+        self._nccl.group_start()
+        for rank in range(message.ranks):
+            behind = count, kind, rank, self._communicator, stream
+            self._nccl.send(source + rank * nbytes, *behind)
+            self._nccl.recv(target + rank * nbytes, *behind)
+        self._nccl.group_end()
 
 
 def _bindings() -> Any:

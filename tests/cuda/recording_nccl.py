@@ -101,18 +101,6 @@ def all_gather(
     note(f"all_gather {stream} count {count} kind {kind} of {communicator}")
 
 
-BINDINGS = SimpleNamespace(
-    DataType=DataType,
-    RedOp=SimpleNamespace(Sum=0),
-    UniqueId=UniqueId,
-    get_unique_id=UniqueId,
-    comm_init_rank=comm_init_rank,
-    all_reduce=all_reduce,
-    reduce_scatter=reduce_scatter,
-    all_gather=all_gather,
-)
-
-
 def compiled(self: Any, text: str, name: str, where: str = "") -> bytes:
     return b"image"
 
@@ -143,14 +131,38 @@ def line(plan: Any, step: Step) -> list[Any]:
     return [kind, step.stream, getattr(step, "event", None)]
 
 
-def main(sharded: bool = False) -> None:
+def send(source: int, count: int, kind: int, rank: int, communicator: int, stream: int) -> None:
+    note(f"send {stream} count {count} kind {kind} to {rank} of {communicator}")
+
+
+def recv(target: int, count: int, kind: int, rank: int, communicator: int, stream: int) -> None:
+    note(f"recv {stream} count {count} kind {kind} from {rank} of {communicator}")
+
+
+BINDINGS = SimpleNamespace(
+    DataType=DataType,
+    RedOp=SimpleNamespace(Sum=0),
+    UniqueId=UniqueId,
+    get_unique_id=UniqueId,
+    comm_init_rank=comm_init_rank,
+    all_reduce=all_reduce,
+    reduce_scatter=reduce_scatter,
+    all_gather=all_gather,
+    send=send,
+    recv=recv,
+    group_start=lambda: note("group_start"),
+    group_end=lambda: note("group_end"),
+)
+
+
+def main(sharded: bool = False, shards: int | None = None) -> None:
     """Print what a program records as it is compiled, and in its first three steps."""
     PycudaDriver.products = PycudaDriver.convolutions = None  # type: ignore[assignment]
     PycudaDriver.compile = compiled  # type: ignore[method-assign]
     sys.modules["nccl.bindings.nccl"] = BINDINGS  # type: ignore[assignment]
     os.environ["GRAPHC_BUCKET_BYTES"] = "20000"
     DRIVER.fake_machine(1, 1 << 34)
-    parallel = graphc.DataParallel(shard_optimizer_state=sharded)
+    parallel = graphc.DataParallel(shard_optimizer_state=sharded, shards=shards)
     parallel.group, parallel.ranks = Group(Twin()), 2  # type: ignore[arg-type]
     layers = [layer for _ in range(4) for layer in (nn.Linear(64, 64), nn.ReLU())]
     step = graphc.compile(

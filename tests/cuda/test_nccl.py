@@ -21,6 +21,11 @@ def sharded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return recorded("recording_sharded", tmp_path_factory.mktemp("sharded"))
 
 
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return recorded("recording_shards", tmp_path_factory.mktemp("shards"))
+
+
 def issued(lines: list[str]) -> list[list[Any]]:
     """Launches, messages, records and waits as [kind, stream from 0, elements or event]."""
     found: list[list[Any]] = []
@@ -72,6 +77,23 @@ def test_slices_are_scattered_and_gathered_in_turns(sharded: dict[str, Any]) -> 
             count = scattered.split()[3]
             assert scattered.endswith(f"count {count} kind 7 op 0 of 99")
             assert gathered.endswith(f"count {count} kind 7 of 99")
+
+
+def test_pieces_of_shards_are_exchanged_and_sums_gathered(shards: dict[str, Any]) -> None:
+    for lines in parts(shards["steps"][0]):
+        assert not [x for x in lines if x.startswith(("all_reduce", "reduce_scatter"))]
+        starts = [n for n, x in enumerate(lines) if x.startswith("group_start")]
+        assert len(starts) > 2
+        assert sum(x.startswith("all_gather") for x in lines) == len(starts)
+        for start in starts:
+            group = lines[start : start + 6]
+            count = int(group[1].split()[3])
+            stream = group[1].split()[1]
+            expected = ["group_start"]
+            for rank in (0, 1):
+                expected += [f"send {stream} count {count} kind 7 to {rank} of 99"]
+                expected += [f"recv {stream} count {count} kind 7 from {rank} of 99"]
+            assert group == [*expected, "group_end"]
 
 
 def test_later_steps_launch_the_graph_alone(record: dict[str, Any]) -> None:

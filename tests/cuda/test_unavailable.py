@@ -54,7 +54,8 @@ def told(monkeypatch: pytest.MonkeyPatch, driver: Any, name: str = "cuda") -> st
     """What a call on the device says where pycuda.driver is `driver`."""
     monkeypatch.setitem(sys.modules, "pycuda", ModuleType("pycuda"))
     monkeypatch.setitem(sys.modules, "pycuda.driver", driver)
-    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    for module in ("cuda.bindings", "cuda.bindings.driver"):
+        monkeypatch.setitem(sys.modules, module, None)
     program = graphc.compile(lambda x: x + 1.0, graphc.spec((2,)), device=name)
     with pytest.raises(graphc.RunError) as error:
         program(np.zeros(2, np.float32))

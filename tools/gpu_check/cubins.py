@@ -70,6 +70,7 @@ def commands() -> Iterator[tuple[str, list[str]]]:
     yield "ops", [*quiet, "-k", "an_op_means", *TESTS]
     yield "models", [*quiet, "-k", "not an_op_means", *TESTS]
     yield "kernels", ["-m", "tests.cuda.steps", "cuda"]
+    yield "calibration", ["-m", "tools.gpu_check.calibration", "cuda"]
     yield "host", ["-m", "tools.gpu_check.host", "cuda"]
     yield "bandwidth", ["-m", "tools.gpu_check.bandwidth", "cuda"]
     seen = dict.fromkeys([*goals.decisive(goals.CHOSEN), *goals.measurements(goals.CHOSEN)])

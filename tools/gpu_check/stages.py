@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tools.gpu_check import benchmarks, goals, machine
+from tools.gpu_check import benchmarks, counters, goals, machine, predicted
 from tools.gpu_check.comparison import compared
 from tools.gpu_check.process import ENDED, Countdown, Done, python
 from tools.gpu_check.report import CheckReport
@@ -147,28 +147,37 @@ def measuring(
     select: Callable[[Sequence[str]], Sequence[goals.Measurement]],
 ) -> Callable[[Kit, float], dict[str, Any]]:
     """The stage of the benchmarks that `select` chooses from the workloads, as many as fit the
-    time, and the comparison with the goals so far."""
+    time, and the comparisons with the goals and the predictions so far."""
 
     def measure(kit: Kit, seconds: float) -> dict[str, Any]:
         before, report = machine.clocks(), kit.report
         each = select(kit.workloads)
         left = benchmarks.take_all(report, Countdown(seconds), kit.device, each)
         report.results["comparison"] = compared(report.results["benchmarks"], kit.workloads)
+        report.results["predicted"] = predicted.report(report.results)
         found = {"clocks before": before, "clocks after": machine.clocks()}
         return {**found, **({"skipped": f"{left} measurements: no time was left"} if left else {})}
 
     return measure
 
 
+def furthest(kit: Kit, seconds: float) -> dict[str, Any]:
+    """Counters of the kernels that are furthest from their predictions."""
+    worst = predicted.report(kit.report.results).get("worst", ())
+    return counters.read(worst, kit.device, Countdown(seconds), kit.workloads)
+
+
 STAGES = (
     Stage("smoke", 25, smoke),
     Stage("ops", 100, ops),
     Stage("models", 60, models),
+    Stage("calibration", 20, module_stage("calibration")),
     Stage("memcheck", 40, sanitizer("memcheck")),
-    Stage("racecheck", 60, sanitizer("racecheck")),
-    Stage("bandwidth", 45, module_stage("bandwidth")),
+    Stage("racecheck", 50, sanitizer("racecheck")),
+    Stage("bandwidth", 40, module_stage("bandwidth")),
     Stage("host", 20, module_stage("host")),
-    Stage("goals", 3600, measuring(goals.decisive)),
+    Stage("goals", 240, measuring(goals.decisive)),
+    Stage("counters", 60, furthest),
     Stage("kernels", 45, kernels),
     Stage("synccheck", 60, sanitizer("synccheck")),
     Stage("initcheck", 60, sanitizer("initcheck")),

@@ -25,7 +25,7 @@ from graphc.base.errors import CompileError, GraphError, PlanError
 from tools.gpu_model.compiled import Images, compiled
 from tools.gpu_model.figures import figures
 from tools.gpu_model.machine import FORMULA, MACHINES, SOURCES, Machine, changed
-from tools.gpu_model.report import report
+from tools.gpu_model.report import report, short
 from tools.gpu_model.sass import NoDisassemblerError
 from tools.gpu_model.versus import versus
 from tools.gpu_model.workloads import WORKLOADS, find, streams_of
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print("\n".join(WORKLOADS))
         return
     try:
-        machine = changed(MACHINES[options.arch], options.set)
+        machine = changed(MACHINES[options.machine], options.set)
         results = gathered(options, machine)
     except (ValueError, NoDisassemblerError) as error:
         raise SystemExit(str(error)) from None
@@ -55,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
         prog="gpu_model", description="A model of a GPU: how fast steps should be. Nothing runs."
     )
     parser.add_argument("workloads", nargs="*", help="names, all, or JSON files of earlier runs")
-    parser.add_argument("--arch", default="sm_90a", choices=MACHINES)
+    parser.add_argument("--machine", default="h200", choices=MACHINES)
     parser.add_argument("--precision", default="float32", help="as graphc.compile takes it")
     parser.add_argument("--streams", type=int, help="in place of a workload's own stream counts")
     parser.add_argument("--json", type=Path, help="where to write all figures")
@@ -79,13 +79,13 @@ def gathered(options: argparse.Namespace, machine: Machine) -> dict[str, Any]:
         return results
     results |= {
         "commit": commit(),
-        "arch": options.arch,
+        "arch": machine.arch,
         "precision": options.precision,
         "machine": asdict(machine),
         "sources": dict(SOURCES),
         "formula": FORMULA,
     }
-    images = Images(options.arch)
+    images = Images(machine.arch)
     for name in names:
         for streams in [options.streams] if options.streams else streams_of(name):
             model(name, streams, options.precision, machine, images, results)
@@ -125,14 +125,6 @@ def compact(results: Mapping[str, Any]) -> str:
     rest = {key: value for key, value in results.items() if key != "workloads"}
     head = "".join(f" {json.dumps(key)}: {json.dumps(value)},\n" for key, value in rest.items())
     return "{\n" + head + ' "workloads": {\n' + ",\n".join(parts) + "\n }\n}\n"
-
-
-def short(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(f"{value:.4g}")
-    if isinstance(value, dict):
-        return {key: short(each) for key, each in value.items()}
-    return [short(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def commit() -> str:

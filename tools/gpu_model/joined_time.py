@@ -24,6 +24,9 @@ from tools.gpu_model.walk import ThreadWalk, WarpAccess
 
 WALKED = 2
 """Warps walked per block, different ones in the next block."""
+LONG, ALIKE = 3000, 8
+"""Basic blocks that a thread enters from which on only one of so many neighbouring blocks of a
+launch is walked: loops that take all of it do the same in all of them."""
 MOST_ACCESSES = 20_000
 """Traced accesses per lane."""
 
@@ -124,9 +127,14 @@ class _Walking:
         self.warps = warps_of(launch)
 
     def work(self) -> Work:
-        blocks = range(self.launch.grid[0])
-        walks = [[self.walk(block, warp) for warp in self.chosen(block)] for block in blocks]
-        accesses = self.accesses(walks)
+        count, first = self.launch.grid[0], self.walk(0, 0)
+        every = ALIKE if first.visits.total() > LONG else 1
+        chosen = {
+            block: [self.walk(block, warp) for warp in self.chosen(block)]
+            for block in range(0, count, every)
+        }
+        accesses = self.accesses(chosen)
+        walks = [chosen[block - block % every] for block in range(count)]
         parts = np.array([row_of(c) for c in counted(self.code, accesses, self.machine)])
         parts[[*self.code.waiting]] = 0  # which are counted as waits
         stretches = max(len(walk.stretches) for pair in walks for walk in pair)
@@ -134,8 +142,8 @@ class _Walking:
         for b, pair in enumerate(walks):
             for w, walk in enumerate(pair):
                 for s, visits in enumerate(walk.stretches):
-                    count = np.array([*visits.values()])
-                    found[b, w, s] = count @ parts[[*visits]] if visits else 0
+                    times = np.array([*visits.values()])
+                    found[b, w, s] = times @ parts[[*visits]] if visits else 0
         return Work(found)
 
     def chosen(self, block: int) -> list[int]:
@@ -147,11 +155,11 @@ class _Walking:
     def threads(self, warp: int) -> list[Sizes]:
         return warp_of(self.launch, warp)
 
-    def accesses(self, walks: list[list[ThreadWalk]]) -> dict[InstructionIndex, WarpAccess]:
+    def accesses(self, walks: dict[int, list[ThreadWalk]]) -> dict[InstructionIndex, WarpAccess]:
         """Of warps which together enter all code that any does."""
         entered = {
             (block, warp): set(walk.visits)
-            for block, pair in enumerate(walks)
+            for block, pair in walks.items()
             for warp, walk in zip(self.chosen(block), pair, strict=True)
         }
         found: dict[InstructionIndex, WarpAccess] = {}

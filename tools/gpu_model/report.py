@@ -198,3 +198,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
         return f"| {' | '.join(texts)} |"
 
     return "\n".join([line(head), "|" + " --- |" * len(head), *map(line, rows)])
+
+
+def short(value: Any) -> Any:
+    """The value with all numbers in it of four digits."""
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    if isinstance(value, dict):
+        return {key: short(each) for key, each in value.items()}
+    return [short(each) for each in value] if isinstance(value, list | tuple) else value
