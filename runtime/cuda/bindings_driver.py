@@ -68,7 +68,7 @@ def init() -> None:
     try:
         _call(cuda.cuInit, 0)
     except RuntimeError as error:  # of cuda-bindings, which finds no library
-        raise LogicError(f"cuInit failed: {error}") from error
+        raise LogicError(f"cuInit failed: {str(error).rstrip('.')}") from error
 
 
 def get_driver_version() -> int:
