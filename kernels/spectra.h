@@ -12,11 +12,10 @@ namespace graphc::factors {
 constexpr int MOST_STEPS = 50;
 // Over all pairs; two or three are usual.
 constexpr int MOST_SWEEPS = 30;
-// Of a sum along a row: element i is added in lane i % 16, lanes by halves.
-constexpr int LANES = 16;
 template <class T> constexpr T epsilon =
     sizeof(T) == 4 ? T(1.1920928955078125e-7) : T(2.220446049250313e-16);
 
+// Element i is added in lane i % 16, lanes by halves.
 template <class T> GRAPHC_FACTORS T dot(long n, const T* x, const T* y) {
   T sums[LANES] = {};
   long i = 0;
@@ -26,15 +25,6 @@ template <class T> GRAPHC_FACTORS T dot(long n, const T* x, const T* y) {
   for (int half = LANES / 2; half > 0; half /= 2)
     for (int l = 0; l < half; l++) sums[l] += sums[l + half];
   return sums[0];
-}
-
-template <class Team, class T>
-GRAPHC_FACTORS void swap_rows(const Team& team, long n, T* a, T* b) {
-  team.each(0, n, [&](long k) {
-    const T other = a[k];
-    a[k] = b[k];
-    b[k] = other;
-  });
 }
 
 // The first of the indices begin to end - 1 that no other one is before.
@@ -166,8 +156,8 @@ GRAPHC_FACTORS void eigh(const Team& team, long n, T* a, T* w, T* v, T* beside, 
     const long place = leading(i, n, [&](long a, long b) { return w[a] < w[b]; });
     team.sync();
     if (place != i) {
-      swap_rows(team, n, v + i * n, v + place * n);
-      swap_rows(team, 1, w + i, w + place);
+      swap_rows(team, 0, n, v + i * n, v + place * n);
+      swap_rows(team, 0, 1, w + i, w + place);
     }
     team.sync();
   }
@@ -214,20 +204,11 @@ GRAPHC_FACTORS void align(const Team& team, long m, long n, T* columns, T* v, T*
   team.sync();
   eigh(team, n, products, values, v, beside, scales, sums);
   transpose(team, n, v);
-  for (long j = 0; j < n / 2; j++) swap_rows(team, n, v + j * n, v + (n - 1 - j) * n);
-  load(team, n, m, copy, m, [&](long j, long i) { return columns[j * m + i]; });
-  for (long j = 0; j < n; j++) {
-    T* const column = columns + j * m;
-    const T* const factors = v + j * n;
-    team.each(0, m, [&](long i) { column[i] = 0; });
-    long k = 0;
-    for (; k + GROUP <= n; k += GROUP)
-      subtract_group(team, 0, m, column, copy + k * m, m, [&](long g) { return -factors[k + g]; });
-    for (; k < n; k++) {
-      const T factor = factors[k];
-      team.each(0, m, [&](long i) { column[i] += factor * copy[k * m + i]; });
-    }
-  }
+  for (long j = 0; j < n / 2; j++) swap_rows(team, 0, n, v + j * n, v + (n - 1 - j) * n);
+  load(team, n, m, m, copy, m, [&](long j, long i) { return columns[j * m + i]; });
+  for (long j = 0; j < n; j++) team.each(0, m, [&](long i) { columns[j * m + i] = 0; });
+  subtract<false>(team, 0, n, 0, m, columns, m, copy, m, n,
+                  [&](long j, long k) { return -v[j * n + k]; });
   team.sync();
 }
 
@@ -260,14 +241,14 @@ GRAPHC_FACTORS void svd(const Team& team, long m, long n, T* columns, T* u, T* s
     const long place = leading(j, n, [&](long a, long b) { return s[a] > s[b]; });
     team.sync();
     if (place != j) {
-      swap_rows(team, m, columns + j * m, columns + place * m);
-      swap_rows(team, n, v + j * n, v + place * n);
-      swap_rows(team, 1, s + j, s + place);
+      swap_rows(team, 0, m, columns + j * m, columns + place * m);
+      swap_rows(team, 0, n, v + j * n, v + place * n);
+      swap_rows(team, 0, 1, s + j, s + place);
     }
     team.sync();
   }
   // The columns are orthogonal, so Q has their directions, and others in place of zeros.
-  load(team, m, n, u, n, [&](long i, long k) { return columns[k * m + i]; });
+  load_transposed(team, m, n, n, u, n, [&](long i, long k) { return columns[k * m + i]; });
   qr(team, m, n, u, r, scales, columns);
   for (long i = 0; i < m; i++)
     team.each(0, n, [&](long k) {

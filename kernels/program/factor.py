@@ -19,6 +19,12 @@ from graphc.ops.pointwise.logic import C_TYPES
 
 MOST_COLUMNS = 64
 """Columns of the right-hand sides of a triangular system that are computed together."""
+GROUP = 8
+"""Columns that an LU factorization computes one by one, as in kernels/factorizations.h."""
+PAD = 16
+"""Elements to whose multiples rows are padded, unless they are short."""
+LEAST_PADDED = 4
+"""Up to so many elements a row is not padded."""
 ALIGNMENT = 64
 """Bytes to whose multiples pieces of the workspace are aligned."""
 
@@ -66,6 +72,14 @@ class Factor:
         return max(max(v.type.shape[-2:]) for v in self.inner.inputs)
 
     @property
+    def pitch(self) -> int:
+        """Elements between rows of the matrix, or the right-hand sides, that the kernel changes."""
+        columns = min(MOST_COLUMNS, self.inner.inputs[-1].type.shape[-1])
+        if self.inner.op.name != "triangular_solve":
+            columns = self.inner.inputs[0].type.shape[-1]
+        return -(-columns // PAD) * PAD if columns > LEAST_PADDED else columns
+
+    @property
     def flops(self) -> int:
         """Floating-point operations of the op."""
         return node_flops(self.inner)
@@ -102,7 +116,8 @@ class Factor:
             else:
                 lines.append(f"{kind}* const {name} = {pointers[value]} + matrix * {size};")
         for name, _ in self._scratch:
-            lines.append(f"T* const {name} = (T*)({workspace} + {memory[name]});")
+            kind = "int" if name == "pivots" else "T"
+            lines.append(f"{kind}* const {name} = ({kind}*)({workspace} + {memory[name]});")
         column = f"({unit}) % {self.strips} * {MOST_COLUMNS}" if self.strips > 1 else "0"
         return [*lines, *inputs, *CALLS[self.inner.op.name](self, column)]
 
@@ -112,6 +127,9 @@ class Factor:
         m, n = self.inner.inputs[0].type.shape[-2:]
         vectors = ("beside", "scales", "sums")
         sizes: dict[str, list[tuple[str, int]]] = {
+            "cholesky": [("work", m * self.pitch)],
+            "triangular_solve": [("work", m * self.pitch)],
+            "lu": [("work", m * self.pitch), ("columns", GROUP * n), ("pivots", n)],
             "qr": [("scales", n), ("vectors", m * n)],
             "eigh": [("work", n * n), *((name, n) for name in vectors)],
             "svd": [("columns", m * n), ("r", n * n), *((name, n) for name in vectors)],
@@ -155,44 +173,51 @@ def find_factor(node: KernelNode) -> Factor:
 
 
 def _cholesky(factor: Factor, _: str) -> list[str]:
-    n = factor.inner.inputs[0].type.shape[-1]
+    n, pitch = factor.inner.inputs[0].type.shape[-1], factor.pitch
     return [
-        f"load(team, {n}, {n}, y, {n}, [&](long i, long k) {{ return a(k, i); }});",
-        f"cholesky(team, {n}, y);",
+        f"load_transposed(team, {n}, {n}, {pitch}, work, {pitch}, "
+        "[&](long i, long k) { return a(k, i); });",
+        f"cholesky(team, {n}, work, {pitch}, y);",
     ]
 
 
 def _triangular_solve(factor: Factor, column: str) -> list[str]:
     op: Any = factor.inner.op
     n, m = factor.inner.inputs[1].type.shape[-2:]
-    i, j = ("i", "j") if op.lower != op.transposed else (f"{n - 1} - i", f"{n - 1} - j")
+    forward, pitch = op.lower != op.transposed, factor.pitch
+    i, j = ("i", "j") if forward else (f"{n - 1} - i", f"{n - 1} - j")
     read = f"a({j}, {i})" if op.transposed else f"a({i}, {j})"
-    start = "x" if op.lower != op.transposed else f"x + {(n - 1) * m}"
-    pitch = m if op.lower != op.transposed else -m
-    unit = str(op.unit).lower()
     return [
         f"const long column = {column}, width = least_of({MOST_COLUMNS}, {m} - column);",
-        f"load(team, {n}, width, x + column, {m}, "
-        "[&](long i, long k) { return b(i, column + k); });",
-        f"solve_lower<{unit}>(team, {n}, width, {start} + column, {pitch}, "
+        f"const long end = least_of({pitch}, (width + {PAD - 1}) / {PAD} * {PAD});",
+        f"load(team, {n}, width, end, work, {pitch}, "
+        f"[&](long i, long k) {{ return b({i}, column + k); }});",
+        f"solve_lower<{str(op.unit).lower()}>(team, {n}, end, work, {pitch}, "
         f"[&](long i, long j) {{ return {read}; }});",
+        f"load(team, {n}, width, width, x + column, {m}, "
+        f"[&](long i, long k) {{ return work[({i}) * {pitch} + k]; }});",
     ]
 
 
 def _lu(factor: Factor, _: str) -> list[str]:
-    n = factor.inner.inputs[0].type.shape[-1]
-    return [f"load(team, {n}, {n}, packed, {n}, a);", f"lu(team, {n}, packed, rows, sign);"]
+    n, pitch = factor.inner.inputs[0].type.shape[-1], factor.pitch
+    return [
+        f"load(team, {n}, {n}, {pitch}, work, {pitch}, a);",
+        f"lu(team, {n}, work, {pitch}, rows, sign, pivots, columns);",
+        f"load(team, {n}, {n}, {n}, packed, {n}, "
+        f"[&](long i, long k) {{ return work[i * {pitch} + k]; }});",
+    ]
 
 
 def _qr(factor: Factor, _: str) -> list[str]:
     m, n = factor.inner.inputs[0].type.shape[-2:]
-    return [f"load(team, {m}, {n}, q, {n}, a);", f"qr(team, {m}, {n}, q, r, scales, vectors);"]
+    return [f"load(team, {m}, {n}, {n}, q, {n}, a);", f"qr(team, {m}, {n}, q, r, scales, vectors);"]
 
 
 def _eigh(factor: Factor, _: str) -> list[str]:
     n = factor.inner.inputs[0].type.shape[-1]
     return [
-        f"load(team, {n}, {n}, work, {n}, "
+        f"load(team, {n}, {n}, {n}, work, {n}, "
         "[&](long i, long k) { return i < k ? a(k, i) : a(i, k); });",
         f"eigh(team, {n}, work, w, v, beside, scales, sums);",
     ]
@@ -201,7 +226,7 @@ def _eigh(factor: Factor, _: str) -> list[str]:
 def _svd(factor: Factor, _: str) -> list[str]:
     m, n = factor.inner.inputs[0].type.shape[-2:]
     return [
-        f"load(team, {n}, {m}, columns, {m}, [&](long i, long k) {{ return a(k, i); }});",
+        f"load_transposed(team, {n}, {m}, {m}, columns, {m}, [&](long i, long k) {{ return a(k, i); }});",
         f"svd(team, {m}, {n}, columns, u, s, vt, r, beside, scales, sums);",
     ]
 

@@ -40,6 +40,12 @@ template <int M, bool KEEPS> struct Registers {
     for (int i = 0; i < M; i++) x.part[i] = graphc::load<W, 1>(p + i * W);
     return x;
   }
+  // What several products read.
+  template <class T> INLINE Several<T, M> operand(const T* p) const {
+    Several<T, M> x = load(p);
+    for (int i = 0; i < M; i++) pin(x.part[i]);
+    return x;
+  }
   template <class T> INLINE void store(T* p, const Several<T, M>& x) const {
     for (int i = 0; i < M; i++) {
       const vec<T> old = KEEPS ? graphc::load<W, 1>(p + i * W) : x.part[i];
@@ -50,6 +56,7 @@ template <int M, bool KEEPS> struct Registers {
 struct Element {
   template <class T> INLINE T zeros() const { return 0; }
   template <class T> INLINE T load(const T* p) const { return *p; }
+  template <class T> INLINE T operand(const T* p) const { return *p; }
   template <class T> INLINE void store(T* p, T x) const { *p = x; }
 };
 

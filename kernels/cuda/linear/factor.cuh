@@ -23,6 +23,10 @@ struct Element {
     return *p;
   }
   template <class T>
+  GRAPHC_INLINE T operand(const T* p) const {
+    return *p;
+  }
+  template <class T>
   GRAPHC_INLINE void store(T* p, T x) const {
     *p = x;
   }
