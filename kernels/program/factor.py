@@ -77,7 +77,8 @@ class Factor:
         columns = min(MOST_COLUMNS, self.inner.inputs[-1].type.shape[-1])
         if self.inner.op.name != "triangular_solve":
             columns = self.inner.inputs[0].type.shape[-1]
-        return -(-columns // PAD) * PAD if columns > LEAST_PADDED else columns
+        short = columns <= LEAST_PADDED and self.inner.op.name not in ("qr", "eigh", "svd")
+        return columns if short else _padded(columns)
 
     @property
     def flops(self) -> int:
@@ -116,7 +117,7 @@ class Factor:
             else:
                 lines.append(f"{kind}* const {name} = {pointers[value]} + matrix * {size};")
         for name, _ in self._scratch:
-            kind = "int" if name == "pivots" else "T"
+            kind = "int" if name in ("pivots", "integers") else "T"
             lines.append(f"{kind}* const {name} = ({kind}*)({workspace} + {memory[name]});")
         column = f"({unit}) % {self.strips} * {MOST_COLUMNS}" if self.strips > 1 else "0"
         return [*lines, *inputs, *CALLS[self.inner.op.name](self, column)]
@@ -125,14 +126,29 @@ class Factor:
     def _scratch(self) -> list[tuple[str, int]]:
         """The name and the number of elements of each scratch array."""
         m, n = self.inner.inputs[0].type.shape[-2:]
-        vectors = ("beside", "scales", "sums")
+        names, matrices = ("d", "e", "values", "scales"), ("right", "rows", "new_rows")
+        spectral = [
+            ("work", m * self.pitch),
+            *((name, self.pitch) for name in names),
+            *((name, n * self.pitch) for name in matrices),
+            ("sums", 2 * self.pitch),
+            ("vectors", 6 * self.pitch),
+            ("integers", 9 * self.pitch),
+        ]
         sizes: dict[str, list[tuple[str, int]]] = {
             "cholesky": [("work", m * self.pitch)],
             "triangular_solve": [("work", m * self.pitch)],
             "lu": [("work", m * self.pitch), ("columns", GROUP * n), ("pivots", n)],
-            "qr": [("scales", n), ("vectors", m * n)],
-            "eigh": [("work", n * n), *((name, n) for name in vectors)],
-            "svd": [("columns", m * n), ("r", n * n), *((name, n) for name in vectors)],
+            "qr": [("work", m * self.pitch), ("scales", n), ("vectors", n * _padded(m))],
+            "eigh": spectral,
+            "svd": [
+                *spectral,
+                ("left_rows", n * self.pitch),
+                ("new_left_rows", n * self.pitch),
+                ("left", n * _padded(m)),
+                ("left_scales", self.pitch),
+                ("products", _padded(m)),
+            ],
         }
         return sizes.get(self.inner.op.name, [])
 
@@ -210,25 +226,46 @@ def _lu(factor: Factor, _: str) -> list[str]:
 
 
 def _qr(factor: Factor, _: str) -> list[str]:
-    m, n = factor.inner.inputs[0].type.shape[-2:]
-    return [f"load(team, {m}, {n}, {n}, q, {n}, a);", f"qr(team, {m}, {n}, q, r, scales, vectors);"]
+    (m, n), pitch = factor.inner.inputs[0].type.shape[-2:], factor.pitch
+    return [
+        f"load(team, {m}, {n}, {pitch}, work, {pitch}, a);",
+        f"qr(team, {m}, {n}, work, {pitch}, q, r, scales, vectors, {_padded(m)});",
+    ]
+
+
+def _parts(factor: Factor, left: bool) -> str:
+    """The memory of the divide and conquer method."""
+    n = factor.inner.inputs[0].type.shape[-1]
+    names = ["d", "e", "values"]
+    names += ["rows", "left_rows" if left else "nullptr"]
+    names += ["new_rows", "new_left_rows" if left else "nullptr", "work"]
+    vectors = [f"vectors + {i * factor.pitch}" for i in range(6)]
+    integers = [f"integers + {i * factor.pitch}" for i in range(9)]
+    return f"Parts<T> parts{{{n}, {factor.pitch}, {', '.join([*names, *vectors, *integers])}}};"
 
 
 def _eigh(factor: Factor, _: str) -> list[str]:
-    n = factor.inner.inputs[0].type.shape[-1]
+    n, pitch = factor.inner.inputs[0].type.shape[-1], factor.pitch
     return [
-        f"load(team, {n}, {n}, {n}, work, {n}, "
+        f"load(team, {n}, {n}, {pitch}, work, {pitch}, "
         "[&](long i, long k) { return i < k ? a(k, i) : a(i, k); });",
-        f"eigh(team, {n}, work, w, v, beside, scales, sums);",
+        _parts(factor, left=False),
+        "eigh(team, parts, work, w, v, d, e, scales, right, sums);",
     ]
 
 
 def _svd(factor: Factor, _: str) -> list[str]:
-    m, n = factor.inner.inputs[0].type.shape[-2:]
+    (m, n), pitch = factor.inner.inputs[0].type.shape[-2:], factor.pitch
     return [
-        f"load_transposed(team, {n}, {m}, {m}, columns, {m}, [&](long i, long k) {{ return a(k, i); }});",
-        f"svd(team, {m}, {n}, columns, u, s, vt, r, beside, scales, sums);",
+        f"load(team, {m}, {n}, {pitch}, work, {pitch}, a);",
+        _parts(factor, left=True),
+        f"svd(team, parts, {m}, work, u, s, vt, d, e, left_scales, left, {_padded(m)}, scales, "
+        "right, sums, products);",
     ]
+
+
+def _padded(columns: int) -> int:
+    return -(-columns // PAD) * PAD
 
 
 RESULTS: Mapping[str, tuple[str, ...]] = {

@@ -80,8 +80,10 @@ struct Alone {
     else
       for (; k > begin; k--) f(k - 1, Element{});
   }
-  // So few columns stay in a first-level cache with some hundred rows.
-  template <class T> INLINE long panel(long) const { return 16; }
+  // So few columns stay in a cache with some hundred rows.
+  template <class T> INLINE long strip(long) const { return sizeof(T) < 8 ? 32 : 16; }
+  // Roots of a secular equation that are computed together.
+  static constexpr int ROOTS = 16;
   INLINE void sync() const {}
   INLINE bool first() const { return true; }
 };

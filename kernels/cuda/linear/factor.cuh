@@ -43,9 +43,10 @@ struct Threads {
     each(begin, end, [&](long k) { f(k, Element{}); });
   }
   template <class T>
-  GRAPHC_INLINE long panel(long n) const {
+  GRAPHC_INLINE long strip(long n) const {
     return n;
   }
+  static constexpr int ROOTS = 1;
   GRAPHC_INLINE void sync() const { __syncthreads(); }
   GRAPHC_INLINE bool first() const { return threadIdx.x == 0; }
 };
