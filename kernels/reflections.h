@@ -60,94 +60,126 @@ GRAPHC_FACTORS Reflection<T> reflection(const Team& team, long n, long pitch, lo
   return found;
 }
 
-// Applies COUNT reflections, of which number g has vector v + g * step and scale scales[g * stride], to columns [begin, end) of rows
-// [first, m) of a.
-template <int COUNT, class Team, class T>
-GRAPHC_FACTORS void reflect(const Team& team, long first, long m, long begin, long end, T* a,
-                            long pitch, const T* v, long step, const T* scales, long stride,
-                            long length) {
-  T products[COUNT][COUNT];
-  const long start = aligned(first);
-  for (int g = 0; g < COUNT; g++)
-    for (int h = 0; h < g; h++)
-      products[g][h] = dot(length - start, v + g * step + start, v + h * step + start);
+// Vectors of reflections, number j from row place + j on, with their scales. Row j of products has what those before it in its block
+// give with it.
+template <class T> struct Reflections {
+  long count, place, length;
+  T *vectors, *scales, *products;
+};
+
+// Makes the products of vectors begin to end - 1.
+template <class Team, class T>
+GRAPHC_FACTORS void multiply(const Team& team, const Reflections<T>& all, long begin, long end) {
+  team.each(begin, end, [&](long j) {
+    const T* const vector = all.vectors + j * all.length;
+    for (long h = j / BLOCK * BLOCK; h < j; h++)
+      all.products[j * BLOCK + h % BLOCK] =
+          dot_from(all.place + j, all.length, vector, all.vectors + h * all.length);
+  });
+  team.sync();
+}
+
+// Applies COUNT reflections from number `first` on, a multiple of BLOCK, to columns [begin, end) of rows [top, m) of a: the last one
+// first if LAST_FIRST.
+template <int COUNT, bool LAST_FIRST, class Team, class T>
+GRAPHC_FACTORS void reflect(const Team& team, const Reflections<T>& all, long first, long top,
+                            long m, long begin, long end, T* a, long pitch) {
+  const auto place = [](int g) { return LAST_FIRST ? COUNT - 1 - g : g; };
+  const T* const v = all.vectors + first * all.length;
+  T products[COUNT][COUNT], scales[COUNT];
+  GRAPHC_UNROLLED for (int g = 0; g < COUNT; g++) {
+    scales[g] = all.scales[first + place(g)];
+    GRAPHC_UNROLLED for (int h = 0; h < g; h++) {
+      const int later = LAST_FIRST ? place(h) : g, earlier = LAST_FIRST ? place(g) : h;
+      products[g][h] = all.products[(first + later) * BLOCK + earlier];
+    }
+  }
   team.template columns<T>(begin, end, [&](long k, const auto& lanes) {
     decltype(lanes.load(a)) sums[COUNT];
     GRAPHC_UNROLLED for (int g = 0; g < COUNT; g++) sums[g] = lanes.template zeros<T>();
-    GRAPHC_ROLLED for (long i = first; i < m; i++) {
+    GRAPHC_ROLLED for (long i = top; i < m; i++) {
       const auto row = lanes.operand(a + i * pitch + k);
-      GRAPHC_UNROLLED for (int g = 0; g < COUNT; g++) sums[g] += row * v[g * step + i];
+      GRAPHC_UNROLLED for (int g = 0; g < COUNT; g++) sums[g] += row * v[place(g) * all.length + i];
     }
     GRAPHC_UNROLLED for (int g = 0; g < COUNT; g++) {
       GRAPHC_UNROLLED for (int h = 0; h < g; h++) sums[g] = sums[g] - sums[h] * products[g][h];
-      sums[g] *= scales[g * stride];
+      sums[g] *= scales[g];
     }
-    GRAPHC_ROLLED for (long i = first; i < m; i++) {
+    GRAPHC_ROLLED for (long i = top; i < m; i++) {
       auto row = lanes.load(a + i * pitch + k);
-      GRAPHC_UNROLLED for (int g = 0; g < COUNT; g++) row = row - sums[g] * v[g * step + i];
+      GRAPHC_UNROLLED for (int g = 0; g < COUNT; g++) row =
+          row - sums[g] * v[place(g) * all.length + i];
       lanes.store(a + i * pitch + k, row);
     }
   });
 }
 
 // The same for `count` reflections, up to BLOCK.
-template <class Team, class T>
-GRAPHC_FACTORS void reflect_block(const Team& team, long count, long first, long m, long begin,
-                                  long end, T* a, long pitch, const T* v, long step,
-                                  const T* scales, long stride, long length) {
-  if (count == 4) reflect<4>(team, first, m, begin, end, a, pitch, v, step, scales, stride, length);
-  if (count == 3) reflect<3>(team, first, m, begin, end, a, pitch, v, step, scales, stride, length);
-  if (count == 2) reflect<2>(team, first, m, begin, end, a, pitch, v, step, scales, stride, length);
-  if (count == 1) reflect<1>(team, first, m, begin, end, a, pitch, v, step, scales, stride, length);
+template <bool LAST_FIRST, class Team, class T>
+GRAPHC_FACTORS void reflect_some(const Team& team, const Reflections<T>& all, long first,
+                                 long count, long m, long begin, long end, T* a, long pitch) {
+  const long top = all.place + first;
+  if (count == 4) reflect<4, LAST_FIRST>(team, all, first, top, m, begin, end, a, pitch);
+  if (count == 3) reflect<3, LAST_FIRST>(team, all, first, top, m, begin, end, a, pitch);
+  if (count == 2) reflect<2, LAST_FIRST>(team, all, first, top, m, begin, end, a, pitch);
+  if (count == 1) reflect<1, LAST_FIRST>(team, all, first, top, m, begin, end, a, pitch);
 }
 
-// Applies `count` reflections, the last one first, to a matrix [m] of `pitch` columns: number j, whose vector has `length` elements,
-// is from row place + j on.
-template <class Team, class T>
-GRAPHC_FACTORS void unfold(const Team& team, long m, T* a, long pitch, long count, long place,
-                           const T* v, long length, const T* scales) {
-  const long strip = team.template strip<T>(pitch);
-  for (long left = 0; left < pitch; left += strip)
-    for (long j = (count - 1) / BLOCK * BLOCK; j >= 0; j -= BLOCK) {
-      const long number = least_of(BLOCK, count - j), last = j + number - 1;
-      reflect_block(team, number, place + j, m, left, least_of(left + strip, pitch), a, pitch,
-                    v + last * length, -length, scales + last, -1, length);
-    }
-  team.sync();
-}
-
-// R of a [m][n], m >= n, r [n][n], and the first n columns of Q in q [m][n]. a changes; scales has n elements, v n rows of `length`,
-// m rounded up.
-template <class Team, class T>
-GRAPHC_FACTORS void qr(const Team& team, long m, long n, T* a, long pitch, T* q, T* r, T* scales,
-                       T* v, long length) {
+// Applies reflections, the last one first, to a matrix [m][n], read(i, k), strip by strip in memory of m rows of a strip, and hands its
+// elements to write(i, k, element). UPPER: the matrix is 0 below its diagonal, so that reflections from a row below leave a column as
+// it is.
+template <bool UPPER, class Team, class T, class Read, class Write>
+GRAPHC_FACTORS void unfold(const Team& team, const Reflections<T>& all, long m, long n, long pitch,
+                           T* memory, const Read& read, const Write& write) {
   const long strip = team.template strip<T>(pitch);
   for (long left = 0; left < n; left += strip) {
-    const long right = least_of(left + strip, n), end = least_of(left + strip, pitch);
-    for (long first = 0; first < left; first += BLOCK)
-      reflect<BLOCK>(team, first, m, left, end, a, pitch, v + first * length, length,
-                     scales + first, 1, length);
+    const long width = least_of(strip, n - left), end = aligned(width + LANES - 1);
+    load_transposed(team, m, width, end, memory, strip,
+                    [&](long i, long k) { return read(i, left + k); });
+    const long count = UPPER ? least_of(all.count, left + width) : all.count;
+    for (long j = (count - 1) / BLOCK * BLOCK; j >= 0; j -= BLOCK)
+      reflect_some<true>(team, all, j, least_of(BLOCK, all.count - j), m, 0, end, memory, strip);
     team.sync();
-    for (long first = left; first < right; first += BLOCK) {
-      const long last = least_of(first + BLOCK, right);
-      for (long j = first; j < last; j++) {
-        T* const vector = v + j * length;
-        const auto found =
-            reflection(team, m, length, j, vector, [&](long i) { return a[i * pitch + j]; });
-        if (team.first()) a[j * pitch + j] = found.value, scales[j] = found.scale;
+    for (long i = 0; i < m; i++)
+      team.each(0, width, [&](long k) { write(i, left + k, memory[i * strip + k]); });
+    team.sync();
+  }
+}
+
+// R of a matrix [m][n], read(i, k), m >= n, in r [n][n], and the first n columns of Q in q [m][n]. memory has m rows of a strip.
+template <class Team, class T, class Read>
+GRAPHC_FACTORS void qr(const Team& team, const Reflections<T>& all, long m, long n, long pitch,
+                       T* memory, const Read& read, T* q, T* r) {
+  const long strip = team.template strip<T>(pitch);
+  for (long left = 0; left < n; left += strip) {
+    const long width = least_of(strip, n - left), end = aligned(width + LANES - 1);
+    load(team, m, width, end, memory, strip, [&](long i, long k) { return read(i, left + k); });
+    for (long first = 0; first < left; first += BLOCK)
+      reflect<BLOCK, false>(team, all, first, first, m, 0, end, memory, strip);
+    team.sync();
+    for (long first = 0; first < width; first += BLOCK) {
+      const long last = least_of(first + BLOCK, width);
+      for (long c = first; c < last; c++) {
+        const long j = left + c;
+        const auto found = reflection(team, m, all.length, j, all.vectors + j * all.length,
+                                      [&](long i) { return memory[i * strip + c]; });
+        if (team.first()) memory[j * strip + c] = found.value, all.scales[j] = found.scale;
         team.sync();
-        reflect<1>(team, j, m, j + 1, last, a, pitch, vector, length, scales + j, 1, length);
+        reflect<1, false>(team, all, j, j, m, c + 1, last, memory, strip);
         team.sync();
       }
-      reflect_block(team, last - first, first, m, last, end, a, pitch, v + first * length, length,
-                    scales + first, 1, length);
+      multiply(team, all, left + first, left + last);
+      reflect_some<false>(team, all, left + first, last - first, m, last, end, memory, strip);
       team.sync();
     }
+    for (long i = 0; i < n; i++)
+      team.each(0, width,
+                [&](long k) { r[i * n + left + k] = left + k < i ? T(0) : memory[i * strip + k]; });
+    team.sync();
   }
-  load(team, n, n, n, r, n, [&](long i, long k) { return k < i ? T(0) : a[i * pitch + k]; });
-  load(team, m, pitch, pitch, a, pitch, [&](long i, long k) { return T(i == k); });
-  unfold(team, m, a, pitch, n, 0, v, length, scales);
-  load(team, m, n, n, q, n, [&](long i, long k) { return a[i * pitch + k]; });
+  unfold<true>(
+      team, all, m, n, pitch, memory, [](long i, long k) { return T(i == k); },
+      [&](long i, long k, T x) { q[i * n + k] = x; });
 }
 
 // a[i] = a[i] - (v[i] * sums + sums[i] * v) for ROWS rows, if CHANGES; then adds next[i] * a[i] to totals, if ADDS.
@@ -249,12 +281,14 @@ GRAPHC_FACTORS void general_rows(const Team& team, long i, long begin, long end,
   });
 }
 
-// a [m][n], m >= n, is P B Q^T: B has d and, right of it, e; P is of n reflections with left_scales and u, [n][length], Q of n - 2 with
-// right_scales and v, [n][pitch], from row 1 on. sums has two rows of `pitch`, products `length` elements.
+// a [m][n], m >= n, is P B Q^T: B has d and, right of it, e; P is of the n reflections `left`, Q of n - 2 of `right`, from row 1 on,
+// whose vectors have n rows of `pitch`. sums has two rows of `pitch`, products as many elements as a vector of `left`.
 template <class Team, class T>
 GRAPHC_FACTORS void bidiagonal(const Team& team, long m, long n, T* a, long pitch, T* d, T* e,
-                               T* left_scales, T* u, long length, T* right_scales, T* v, T* sums,
+                               const Reflections<T>& left, const Reflections<T>& right, T* sums,
                                T* products) {
+  T *const u = left.vectors, *const v = right.vectors;
+  const long length = left.length;
   for (long j = 0; j < n; j++) {
     const T* const last = u + (j - 1) * length;
     const T* const change = sums + (j + 1) % 2 * pitch;
@@ -285,12 +319,12 @@ GRAPHC_FACTORS void bidiagonal(const Team& team, long m, long n, T* a, long pitc
     team.each(0, pitch, [&](long k) { total[k] = k > j && k < n ? total[k] * found.scale : T(0); });
     team.sync();
     team.each(0, pitch, [&](long k) { row[k] -= total[k]; });
-    if (team.first()) d[j] = found.value, left_scales[j] = found.scale;
+    if (team.first()) d[j] = found.value, left.scales[j] = found.scale;
     team.sync();
     T* const turning = v + j * pitch;
     if (j < n - 2) {
       const auto other = reflection(team, n, pitch, j + 1, turning, [&](long k) { return row[k]; });
-      if (team.first()) e[j] = other.value, right_scales[j] = other.scale;
+      if (team.first()) e[j] = other.value, right.scales[j] = other.scale;
       const T common = dot_from(j + 1, pitch, total, turning);
       team.each(j + 1, m, [&](long i) {
         const T x = dot_from(j + 1, pitch, a + i * pitch, turning);

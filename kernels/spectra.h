@@ -37,40 +37,39 @@ GRAPHC_FACTORS void eigenvalues(const Team& team, Parts<T>& m, T* d, T* e) {
   team.sync();
 }
 
-// Eigenvalues of the symmetric matrix a [n][pitch] in ascending order in w, eigenvectors in the columns of v [n][n]. reflections has
-// n rows and sums two of `pitch` elements; d, e and scales have `pitch`.
+// Eigenvalues of the symmetric matrix a [n][pitch] in ascending order in w, eigenvectors in the columns of v [n][n]. sums has two rows of
+// `pitch` elements; d and e have `pitch`.
 template <class Team, class T>
-GRAPHC_FACTORS void eigh(const Team& team, Parts<T>& m, T* a, T* w, T* v, T* d, T* e, T* scales,
-                         T* reflections, T* sums) {
+GRAPHC_FACTORS void eigh(const Team& team, Parts<T>& m, T* a, T* w, T* v, T* d, T* e, T* sums,
+                         const Reflections<T>& all) {
   const long n = m.n, pitch = m.pitch;
-  tridiagonal(team, n, a, pitch, d, e, scales, reflections, sums);
+  tridiagonal(team, n, a, pitch, d, e, all.scales, all.vectors, sums);
+  multiply(team, all, 0, all.count);
   eigenvalues(team, m, d, e);
-  load_transposed(team, n, n, pitch, a, pitch, [&](long i, long k) { return m.vt[k * pitch + i]; });
-  if (n > 2) unfold(team, n, a, pitch, n - 2, 1, reflections, pitch, scales);
-  load(team, n, n, n, v, n, [&](long i, long k) { return a[i * pitch + k]; });
+  unfold<false>(
+      team, all, n, n, pitch, a, [&](long i, long k) { return m.vt[k * pitch + i]; },
+      [&](long i, long k, T x) { v[i * n + k] = x; });
   team.each(0, n, [&](long i) { w[i] = m.s[i]; });
 }
 
 // Singular values of a [rows][pitch], which has n columns and at least as many rows, descending in s, and the singular vectors in
-// columns of u [rows][n] and rows of vt [n][n]. left has n rows of `length`, rows rounded up, right n of `pitch`; products has
-// `length` elements.
+// columns of u [rows][n] and rows of vt [n][n]. products has as many elements as a vector of a left reflection.
 template <class Team, class T>
 GRAPHC_FACTORS void svd(const Team& team, Parts<T>& m, long rows, T* a, T* u, T* s, T* vt, T* d,
-                        T* e, T* left_scales, T* left, long length, T* right_scales, T* right,
-                        T* sums, T* products) {
+                        T* e, T* sums, T* products, const Reflections<T>& left,
+                        const Reflections<T>& right) {
   const long n = m.n, pitch = m.pitch;
-  bidiagonal(team, rows, n, a, pitch, d, e, left_scales, left, length, right_scales, right, sums,
-             products);
+  bidiagonal(team, rows, n, a, pitch, d, e, left, right, sums, products);
+  multiply(team, left, 0, left.count);
+  multiply(team, right, 0, right.count);
   singular(team, m, d, e);
-  load_transposed(team, rows, n, pitch, a, pitch,
-                  [&](long i, long k) { return i < n ? m.ut[(n - 1 - k) * pitch + i] : T(0); });
-  unfold(team, rows, a, pitch, n, 0, left, length, left_scales);
-  load(team, rows, n, n, u, n, [&](long i, long k) { return a[i * pitch + k]; });
-  T* const turned = m.new_vt;
-  load_transposed(team, n, n, pitch, turned, pitch,
-                  [&](long i, long k) { return m.vt[(n - 1 - k) * pitch + i]; });
-  if (n > 2) unfold(team, n, turned, pitch, n - 2, 1, right, pitch, right_scales);
-  load_transposed(team, n, n, n, vt, n, [&](long i, long k) { return turned[k * pitch + i]; });
+  unfold<false>(
+      team, left, rows, n, pitch, a,
+      [&](long i, long k) { return i < n ? m.ut[(n - 1 - k) * pitch + i] : T(0); },
+      [&](long i, long k, T x) { u[i * n + k] = x; });
+  unfold<false>(
+      team, right, n, n, pitch, a, [&](long i, long k) { return m.vt[(n - 1 - k) * pitch + i]; },
+      [&](long i, long k, T x) { vt[k * n + i] = x; });
   team.each(0, n, [&](long i) { s[i] = m.s[n - 1 - i]; });
 }
 }  // namespace graphc::factors

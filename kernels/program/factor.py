@@ -21,6 +21,8 @@ MOST_COLUMNS = 64
 """Columns of the right-hand sides of a triangular system that are computed together."""
 GROUP = 8
 """Columns that an LU factorization computes one by one, as in kernels/factorizations.h."""
+BLOCK = 4
+"""Reflections that change a matrix together, as in kernels/reflections.h."""
 PAD = 16
 """Elements to whose multiples rows are padded, unless they are short."""
 LEAST_PADDED = 4
@@ -126,11 +128,17 @@ class Factor:
     def _scratch(self) -> list[tuple[str, int]]:
         """The name and the number of elements of each scratch array."""
         m, n = self.inner.inputs[0].type.shape[-2:]
-        names, matrices = ("d", "e", "values", "scales"), ("right", "rows", "new_rows")
+        names, matrices = ("d", "e", "values"), ("rows", "new_rows")
+
+        def turns(name: str, length: int, count: int) -> list[tuple[str, int]]:
+            sizes = {"turns": count * _padded(length), "scales": count, "products": BLOCK * count}
+            return [(name + what, size) for what, size in sizes.items()]
+
         spectral = [
             ("work", m * self.pitch),
             *((name, self.pitch) for name in names),
             *((name, n * self.pitch) for name in matrices),
+            *turns("", n, n),
             ("sums", 2 * self.pitch),
             ("vectors", 6 * self.pitch),
             ("integers", 9 * self.pitch),
@@ -139,15 +147,14 @@ class Factor:
             "cholesky": [("work", m * self.pitch)],
             "triangular_solve": [("work", m * self.pitch)],
             "lu": [("work", m * self.pitch), ("columns", GROUP * n), ("pivots", n)],
-            "qr": [("work", m * self.pitch), ("scales", n), ("vectors", n * _padded(m))],
+            "qr": [("work", m * self.pitch), *turns("", m, n)],
             "eigh": spectral,
             "svd": [
                 *spectral,
                 ("left_rows", n * self.pitch),
                 ("new_left_rows", n * self.pitch),
-                ("left", n * _padded(m)),
-                ("left_scales", self.pitch),
-                ("products", _padded(m)),
+                *turns("left_", m, n),
+                ("row_products", _padded(m)),
             ],
         }
         return sizes.get(self.inner.op.name, [])
@@ -228,9 +235,14 @@ def _lu(factor: Factor, _: str) -> list[str]:
 def _qr(factor: Factor, _: str) -> list[str]:
     (m, n), pitch = factor.inner.inputs[0].type.shape[-2:], factor.pitch
     return [
-        f"load(team, {m}, {n}, {pitch}, work, {pitch}, a);",
-        f"qr(team, {m}, {n}, work, {pitch}, q, r, scales, vectors, {_padded(m)});",
+        _reflections("all", n, 0, _padded(m), "turns, scales, products"),
+        f"qr(team, all, {m}, {n}, {pitch}, work, a, q, r);",
     ]
+
+
+def _reflections(name: str, count: int, place: int, length: int, memory: str) -> str:
+    """Some reflections, number j from row place + j on."""
+    return f"const Reflections<T> {name}{{{max(0, count)}, {place}, {length}, {memory}}};"
 
 
 def _parts(factor: Factor, left: bool) -> str:
@@ -250,7 +262,8 @@ def _eigh(factor: Factor, _: str) -> list[str]:
         f"load(team, {n}, {n}, {pitch}, work, {pitch}, "
         "[&](long i, long k) { return i < k ? a(k, i) : a(i, k); });",
         _parts(factor, left=False),
-        "eigh(team, parts, work, w, v, d, e, scales, right, sums);",
+        _reflections("right", n - 2, 1, pitch, "turns, scales, products"),
+        "eigh(team, parts, work, w, v, d, e, sums, right);",
     ]
 
 
@@ -259,8 +272,9 @@ def _svd(factor: Factor, _: str) -> list[str]:
     return [
         f"load(team, {m}, {n}, {pitch}, work, {pitch}, a);",
         _parts(factor, left=True),
-        f"svd(team, parts, {m}, work, u, s, vt, d, e, left_scales, left, {_padded(m)}, scales, "
-        "right, sums, products);",
+        _reflections("left", n, 0, _padded(m), "left_turns, left_scales, left_products"),
+        _reflections("right", n - 2, 1, pitch, "turns, scales, products"),
+        f"svd(team, parts, {m}, work, u, s, vt, d, e, sums, row_products, left, right);",
     ]
 
 

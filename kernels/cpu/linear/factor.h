@@ -81,7 +81,7 @@ struct Alone {
       for (; k > begin; k--) f(k - 1, Element{});
   }
   // So few columns stay in a cache with some hundred rows.
-  template <class T> INLINE long strip(long) const { return sizeof(T) < 8 ? 32 : 16; }
+  template <class T> INLINE long strip(long n) const { return least(n, sizeof(T) < 8 ? 32 : 16); }
   // Roots of a secular equation that are computed together.
   static constexpr int ROOTS = 16;
   INLINE void sync() const {}
