@@ -126,11 +126,13 @@ GRAPHC_FACTORS void cholesky_rest(const Team& team, long n, T* a, long pitch, lo
   team.sync();
 }
 
-// Moves the factor, which is above the diagonal of a, to below that of y.
+// Moves rows [begin, end) of the factor, whose transpose is above the diagonal of a, to y.
 template <class Team, class T>
-GRAPHC_FACTORS void cholesky_end(const Team& team, long n, const T* a, long pitch, T* y) {
+GRAPHC_FACTORS void cholesky_end(const Team& team, long n, const T* a, long pitch, T* y, long begin,
+                                 long end) {
   const T last = n > 0 ? a[(n - 1) * (pitch + 1)] : T(0);
-  load_transposed(team, n, n, n, y, n, [&](long i, long k) {
+  load_transposed(team, end - begin, n, n, y + begin * n, n, [&](long r, long k) {
+    const long i = begin + r;
     return k > i ? T(0) : last != last ? not_a_number<T>() : a[k * pitch + i];
   });
 }
@@ -144,7 +146,7 @@ GRAPHC_FACTORS void cholesky(const Team& team, long n, T* a, long pitch, T* y) {
     cholesky_panel(team, n, a, pitch, first, last);
     cholesky_rest(team, n, a, pitch, first, last, 0, 1);
   }
-  cholesky_end(team, n, a, pitch, y);
+  cholesky_end(team, n, a, pitch, y, 0, n);
 }
 
 // Rows [first, last), at most GROUP, of the solution of a lower triangular system, from which the earlier ones have been subtracted.

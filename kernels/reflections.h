@@ -216,7 +216,7 @@ GRAPHC_FACTORS void tridiagonal(const Team& team, long n, T* a, long pitch, T* d
     const T* const change = sums + (j + 1) % 2 * pitch;
     if (j > 0 && j < n - 1) {
       const T x = last[j], y = change[j];
-      team.each(0, pitch, [&](long k) { row[k] -= x * change[k] + y * last[k]; });
+      team.each(aligned(j), pitch, [&](long k) { row[k] -= x * change[k] + y * last[k]; });
       team.sync();
     }
     if (j >= n - 2) break;
@@ -235,11 +235,12 @@ GRAPHC_FACTORS void tridiagonal(const Team& team, long n, T* a, long pitch, T* d
     for (; i < n; i++)
       if (j) symmetric_rows<1, true>(team, i, start, pitch, a, pitch, last, change, vector, total);
       else symmetric_rows<1, false>(team, i, start, pitch, a, pitch, last, change, vector, total);
-    team.each(0, pitch, [&](long k) { total[k] = k > j && k < n ? total[k] * found.scale : T(0); });
+    team.each(start, pitch,
+              [&](long k) { total[k] = k > j && k < n ? total[k] * found.scale : T(0); });
     team.sync();
     const T half = found.scale * dot_from(j + 1, pitch, total, vector) / 2;
     team.sync();
-    team.each(0, pitch, [&](long k) { total[k] -= half * vector[k]; });
+    team.each(start, pitch, [&](long k) { total[k] -= half * vector[k]; });
     team.sync();
   }
   if (n < 2) {

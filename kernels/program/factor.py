@@ -100,6 +100,12 @@ class Factor:
             pointers: The names of the body's inputs and outputs.
             workspace: The C++ expression of its workspace, an address of bytes.
         """
+        column = f"({unit}) % {self.strips} * {MOST_COLUMNS}" if self.strips > 1 else "0"
+        definitions = self.definitions(unit, pointers, workspace)
+        return [*definitions, *CALLS[self.inner.op.name](self, column)]
+
+    def definitions(self, unit: str, pointers: Mapping[Value, str], workspace: str) -> list[str]:
+        """Return the statements that name what a unit reads, its results and its scratch."""
         lines = [f"using T = {C_TYPES[self.dtype]};"]
         matrix = f"({unit})" if self.strips == 1 else f"({unit}) / {self.strips}"
         lines.append(f"const long matrix = {matrix};")
@@ -121,8 +127,7 @@ class Factor:
         for name, _ in self._scratch:
             kind = "int" if name in ("pivots", "integers") else "T"
             lines.append(f"{kind}* const {name} = ({kind}*)({workspace} + {memory[name]});")
-        column = f"({unit}) % {self.strips} * {MOST_COLUMNS}" if self.strips > 1 else "0"
-        return [*lines, *inputs, *CALLS[self.inner.op.name](self, column)]
+        return [*lines, *inputs]
 
     @property
     def _scratch(self) -> list[tuple[str, int]]:
