@@ -16,7 +16,7 @@ from graphc.ir import Graph
 from graphc.ir.failures import stage
 from graphc.ir.state import StateBuffer
 from graphc.program.executable import Executable
-from graphc.program.planning import lowered, within
+from graphc.program.planning import lowered, planned, within
 from graphc.program.ranks import check_messages
 
 if TYPE_CHECKING:  # nothing of it is needed before something is compiled
