@@ -22,7 +22,7 @@ from graphc.passes.order_turns import order_turns
 from graphc.program.stage_cuts import Flow, balanced, cost
 from graphc.runtime.plan.plan import Launch
 from graphc.text import parse
-from tests.parallel.pipelines import CASES, batch, gpt_loss, loss_of
+from tests.parallel.pipelines import CASES, SEQUENCES, batch, gpt_loss, loss_of
 from tests.parallel.test_pipeline_messages import stage
 from tests.parallel.threads import at_once, groups
 
@@ -34,7 +34,7 @@ def compiled(case: str, rank: int, ranks: int, batches: int) -> Any:
     """The program of one stage, which is not run."""
     make, rule, options = CASES[case]
     specs = [graphc.spec(a.shape, a.dtype.name) for a in batch(case)]
-    loss = gpt_loss if case in ("gpt", "tied") else loss_of
+    loss = gpt_loss if case in SEQUENCES else loss_of
     parallel = stage(batches, rank=rank, ranks=ranks)
     return graphc.compile(loss, make(), *specs, update=rule(), parallel=parallel, **options)
 

@@ -36,9 +36,9 @@ def same(found: list[dict[str, Any]], case: str, batches: int) -> None:
         2,
         [
             (2, "lenet,tied,clipped", (3,)),
-            (3, "gpt,dropout", (2,)),
+            (3, "gpt,recurrent", (2,)),
             (4, "lenet,gpt,tied", (2, 3)),
-            (2, "sgd,adam,ema,narrow,streams,lean,gpt,dropout", (2, 3)),
+            (2, "sgd,adam,ema,narrow,streams,lean,gpt,dropout,recurrent", (2, 3)),
             (3, "lenet,tied,clipped,ema,narrow,streams", (2, 3)),
             (4, "sgd,adam,clipped,dropout,ema,narrow", (2, 8)),
         ],
