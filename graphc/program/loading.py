@@ -30,8 +30,11 @@ if TYPE_CHECKING:  # nothing of it is needed before something is compiled
 
 
 def default_device() -> str:
-    """Return a GPU if there is one, else the CPU; without PyCUDA no GPU is looked for."""
-    if find_spec("pycuda") is None:
+    """Return a GPU if there is one, else the CPU.
+
+    Without PyCUDA and NVIDIA's `cuda` packages no GPU is looked for.
+    """
+    if find_spec("pycuda") is None and find_spec("cuda") is None:
         return "cpu"
     from graphc.runtime import cuda
 
@@ -129,6 +132,11 @@ def key_of(
     return plan_key(graph, trainable, target, settings, precision)
 
 
+def orders_messages(device: str) -> bool:
+    """Return whether a device's messages add in the order of the ranks; NCCL has its own."""
+    return device.partition(":")[0] == "cpu"
+
+
 def load(
     graph: Graph,
     device: str,
@@ -146,8 +154,7 @@ def load(
     one. Messages of the plan go to the ranks of `group`.
     """
     if group is not None:
-        kind = device.partition(":")[0]
-        check_messages(graph, device, kind in ("cpu", "cuda"), kind == "cpu")
+        check_messages(device, device.partition(":")[0] in ("cpu", "cuda"))
     if target.device == "reference":
         from graphc.runtime.reference import ReferenceExecutable
 

@@ -33,6 +33,15 @@ enum { STREAM, EVENT, MODULE, GRAPH };
     }                                                                          \
     record_length += snprintf(record_text + record_length, LINE, __VA_ARGS__); \
   } while (0)
+// fake_captures.c.
+CUresult capture_begin(CUstream), capture_end(CUstream), capture_forbids(void);
+CUresult capture_wait(CUstream, CUevent);
+void capture_node(CUstream), capture_record(CUevent, CUstream);
+#define OUTSIDE()                                 \
+  do {                                            \
+    const CUresult forbidden = capture_forbids(); \
+    if (forbidden) return forbidden;              \
+  } while (0)
 #define NEW(type, kind) ((type)(++made[kind]))
 #define NUMBER(handle) ((unsigned long)(uintptr_t)(handle))
 
@@ -118,7 +127,7 @@ CUresult cuCtxGetDevice(CUdevice* device) {
 CUresult cuCtxSynchronize(void) {
   CURRENT();
   RECORD("context_synchronize\n");
-  return OK;
+  return capture_forbids();
 }
 
 // Streams and events. Nothing is ever pending.
@@ -133,12 +142,12 @@ CUresult cuStreamQuery(CUstream stream) { return OK; }
 CUresult cuStreamSynchronize(CUstream stream) {
   CURRENT();
   RECORD("stream_synchronize %lu\n", NUMBER(stream));
-  return OK;
+  return capture_forbids();
 }
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
   CURRENT();
   RECORD("wait %lu event %lu\n", NUMBER(stream), NUMBER(event));
-  return OK;
+  return capture_wait(stream, event);
 }
 CUresult cuEventCreate(CUevent* event, unsigned flags) {
   CURRENT();
@@ -147,17 +156,18 @@ CUresult cuEventCreate(CUevent* event, unsigned flags) {
   return OK;
 }
 CUresult cuEventDestroy_v2(CUevent event) { return OK; }
-CUresult cuEventQuery(CUevent event) { return OK; }
+CUresult cuEventQuery(CUevent event) { return capture_forbids(); }
 CUresult cuEventRecord(CUevent event, CUstream stream) {
   CURRENT();
   RECORD("record %lu event %lu\n", NUMBER(stream), NUMBER(event));
   event_at[NUMBER(event) % MOST] = now;
+  capture_record(event, stream);
   return OK;
 }
 CUresult cuEventSynchronize(CUevent event) {
   CURRENT();
   RECORD("event_synchronize %lu\n", NUMBER(event));
-  return OK;
+  return capture_forbids();
 }
 CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start, CUevent end) {
   const double spent = event_at[NUMBER(end) % MOST] - event_at[NUMBER(start) % MOST];
@@ -169,6 +179,7 @@ CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start, CUevent end) 
 CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
   CURRENT();
   RECORD("mem_alloc %zu\n", bytes);
+  OUTSIDE();
   void* block;
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (bytes > memory - used || posix_memalign(&block, HEAD, bytes + HEAD))
@@ -181,6 +192,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   CURRENT();
   void* block = (void*)(address - HEAD);
   RECORD("mem_free %zu\n", *(size_t*)block);
+  OUTSIDE();
   used -= *(size_t*)block;
   return free(block), OK;
 }
@@ -191,6 +203,7 @@ CUresult cuMemGetInfo_v2(size_t* available, size_t* total) {
 CUresult cuMemHostAlloc(void** address, size_t bytes, unsigned flags) {
   CURRENT();
   RECORD("host_alloc %zu\n", bytes);
+  OUTSIDE();
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   return posix_memalign(address, 4096, bytes) ? CUDA_ERROR_OUT_OF_MEMORY : OK;
 }
@@ -198,16 +211,19 @@ CUresult cuMemFreeHost(void* address) { return free(address), OK; }
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
   CURRENT();
   RECORD("copy_to_device %lu bytes %zu\n", NUMBER(stream), bytes);
+  capture_node(stream);
   return memcpy((void*)to, from, bytes), OK;
 }
 CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
   CURRENT();
   RECORD("copy_to_host %lu bytes %zu\n", NUMBER(stream), bytes);
+  capture_node(stream);
   return memcpy(to, (void*)from, bytes), OK;
 }
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   CURRENT();
   RECORD("copy %lu bytes %zu\n", NUMBER(stream), bytes);
+  capture_node(stream);
   return memcpy((void*)to, (void*)from, bytes), OK;
 }
 
@@ -218,6 +234,7 @@ CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned count,
   CURRENT();
   *module = NEW(CUmodule, MODULE);
   RECORD("module_load %lu\n", NUMBER(*module));
+  OUTSIDE();
   double* launch = &module_launch[NUMBER(*module) % MOST];
   if (sscanf(image, "image %lf", launch) != 1) *launch = 1;
   return OK;
@@ -253,6 +270,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
   for (size_t i = 0; i < bytes / 8; i++) RECORD(" %llu", (unsigned long long)words[i]);
   RECORD("\n");
   node++;
+  capture_node(stream);
   spend(takes(function));
   return gx * gy * gz && bx * by * bz ? launched() : CUDA_ERROR_INVALID_VALUE;
 }
@@ -268,6 +286,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
            config->attrs[i].value.programmaticStreamSerializationAllowed);
   RECORD(" argument %llu\n", *(unsigned long long*)parameters[0]);
   node++;
+  capture_node(config->hStream);
   spend(takes(function));
   return launched();
 }
@@ -286,6 +305,7 @@ CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned gx, unsigned gy
          NUMBER(stream), (char*)function, gx, gy, gz, bx, by, bz, shared,
          *(unsigned long long*)parameters[0], *(unsigned long long*)parameters[1]);
   node++;
+  capture_node(stream);
   spend(takes(function));
   return launched();
 }
@@ -295,6 +315,7 @@ static double product_takes = 1;
 void fake_product_takes(double microseconds) { product_takes = microseconds; }
 void fake_product(void* stream, int algorithm) {
   RECORD("product %lu algorithm %d\n", NUMBER(stream), algorithm);
+  capture_node(stream);
   node++;
   spend(algorithm == 1 ? product_takes / 2 : product_takes);
 }
@@ -302,6 +323,7 @@ void fake_product(void* stream, int algorithm) {
 // A convolution of fake_cudnn.c, by one of its engines.
 void fake_convolution(void* stream, int engine) {
   RECORD("convolution %lu engine %d\n", NUMBER(stream), engine);
+  capture_node(stream);
   node++;
   spend(engine == 3 ? product_takes / 2 : product_takes);
 }
@@ -312,7 +334,7 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
   RECORD("begin_capture %lu mode %d\n", NUMBER(stream), (int)mode);
   node = 0;
   capturing = 1, captured = 0;
-  return OK;
+  return capture_begin(stream);
 }
 CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id,
                                    CUgraph* graph, const CUgraphNode** nodes,
@@ -344,12 +366,13 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   *graph = NEW(CUgraph, GRAPH);
   graph_takes[NUMBER(*graph) % MOST] = captured;
   capturing = 0;
-  return OK;
+  return capture_end(stream);
 }
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph,
                                      unsigned long long flags) {
   CURRENT();
   RECORD("graph_instantiate %lu\n", NUMBER(graph));
+  OUTSIDE();
   return *executable = (CUgraphExec)graph, OK;
 }
 CUresult cuGraphExecUpdate_v2(CUgraphExec executable, CUgraph graph,
@@ -363,6 +386,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec executable, CUgraph graph,
 CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
   CURRENT();
   RECORD("graph_launch %lu on %lu\n", NUMBER(executable), NUMBER(stream));
+  OUTSIDE();  // a launch becomes a node, which a capture of the runtime's own never wants
   spend(graph_takes[NUMBER(executable) % MOST]);
   return launched();
 }
@@ -370,31 +394,4 @@ CUresult cuGraphDestroy(CUgraph graph) { return OK; }
 CUresult cuGraphExecDestroy(CUgraphExec executable) {
   RECORD("graph_destroy %lu\n", NUMBER(executable));
   return OK;
-}
-
-CUresult cuGetErrorString(CUresult error, const char** text) {
-  *text = error == CUDA_ERROR_NO_DEVICE         ? "no CUDA-capable device is detected"
-          : error == CUDA_ERROR_OUT_OF_MEMORY   ? "out of memory"
-          : error == CUDA_ERROR_INVALID_CONTEXT ? "invalid device context"
-          : error == CUDA_ERROR_ILLEGAL_ADDRESS ? "an illegal memory access was encountered"
-                                                : "an error";
-  return OK;
-}
-
-// How cuda-bindings finds entry points: by name, the newest version first.
-CUresult cuGetProcAddress_v2(const char* symbol, void** address, int version, cuuint64_t flags,
-                             CUdriverProcAddressQueryResult* result) {
-  static void* self;
-  Dl_info info;
-  if (!self && dladdr((void*)fake_record, &info)) self = dlopen(info.dli_fname, RTLD_NOW);
-  static const char* const suffixes[] = {"_v4", "_v3", "_v2", ""};
-  char name[256];
-  *address = NULL;
-  for (int i = 0; i < 4 && !*address; i++) {
-    snprintf(name, sizeof name, "%s%s", symbol, suffixes[i]);
-    *address = dlsym(self, name);
-  }
-  if (result)
-    *result = *address ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-  return *address ? OK : CUDA_ERROR_NOT_FOUND;
 }

@@ -17,7 +17,7 @@ from graphc.base.dtypes import BFLOAT16
 from graphc.base.errors import GraphError
 from graphc.runtime.cuda import find_device
 from graphc.runtime.cuda.device_array import DeviceArray
-from tests.cuda.records import count, recorded, verbs
+from tests.cuda.records import DRIVERS, count, recorded, verbs
 from tests.tools import need_command, need_module
 
 X = np.random.default_rng(0).standard_normal((5, 7)).astype(np.float32)
@@ -25,9 +25,11 @@ WAITS = ("event_synchronize", "stream_synchronize", "context_synchronize")
 BYTES = X.nbytes
 
 
-@pytest.fixture(scope="module")
-def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return recorded("recording_arrays", tmp_path_factory.mktemp("driver"))
+@pytest.fixture(scope="module", params=DRIVERS)
+def record(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    return recorded("recording_arrays", tmp_path_factory.mktemp("driver"), request.param)
 
 
 def unnumbered(lines: list[str]) -> list[str]:

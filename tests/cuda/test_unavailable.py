@@ -54,6 +54,8 @@ def told(monkeypatch: pytest.MonkeyPatch, driver: Any, name: str = "cuda") -> st
     """What a call on the device says where pycuda.driver is `driver`."""
     monkeypatch.setitem(sys.modules, "pycuda", ModuleType("pycuda"))
     monkeypatch.setitem(sys.modules, "pycuda.driver", driver)
+    for module in ("cuda.bindings", "cuda.bindings.driver"):
+        monkeypatch.setitem(sys.modules, module, None)
     program = graphc.compile(lambda x: x + 1.0, graphc.spec((2,)), device=name)
     with pytest.raises(graphc.RunError) as error:
         program(np.zeros(2, np.float32))
@@ -66,7 +68,8 @@ def told(monkeypatch: pytest.MonkeyPatch, driver: Any, name: str = "cuda") -> st
 def test_without_pycuda_the_extra_is_named(monkeypatch):
     assert told(monkeypatch, None) == (
         "device 'cuda': PyCUDA is not installed (import of pycuda.driver halted; None in "
-        f"sys.modules): pip install 'graphc[cuda]'. {REST}"
+        f"sys.modules): pip install 'graphc[cuda]', or from wheels alone 'graphc[cuda-bindings]'. "
+        f"{REST}"
     )
 
 

@@ -17,7 +17,7 @@ from tools.gpu_check.report import CheckReport
 
 LEAST_SECONDS = 5.0
 """The least remaining seconds with which a stage starts."""
-TESTS = "tests/cuda/test_gpu.py"
+TESTS = ("tests/cuda/test_gpu.py", "tests/cuda/test_gpu_torch.py")
 SIMULATED = 10
 """The factor by which a simulated GPU's stages get more time."""
 
@@ -90,7 +90,7 @@ def run_tests(device: str, which: str, seconds: float) -> dict[str, Any]:
     here, unlike in the suite."""
     chosen = ["-k", f"sim and {which}"] if device == "sim" else ["-m", "gpu", "-k", which]
     command = ["-m", "pytest", "-v", "-rfE", "-W", "default", "-p", "no:cacheprovider"]
-    done = python([*command, "--tb=short", *chosen, TESTS], seconds)
+    done = python([*command, "--tb=short", *chosen, *TESTS], seconds)
     verdicts = re.findall(r"^\S+::.* (PASSED|FAILED|SKIPPED|ERROR)\b", done.out, re.MULTILINE)
     counts = {v.lower(): verdicts.count(v) for v in dict.fromkeys(verdicts)}
     failure = done.failure
