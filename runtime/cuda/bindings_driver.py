@@ -7,6 +7,7 @@ the driver's library is not loaded before `init`.
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -67,7 +68,7 @@ def init() -> None:
     try:
         _call(cuda.cuInit, 0)
     except RuntimeError as error:  # of cuda-bindings, which finds no library
-        raise LogicError(f"cuInit failed: {error}") from error
+        raise LogicError(f"cuInit failed: {str(error).rstrip('.')}") from error
 
 
 def get_driver_version() -> int:
@@ -213,13 +214,23 @@ class _Pagelocked:
             cuda.cuMemFreeHost(self.address)
 
 
-def pagelocked_empty(shape: int, dtype: Any) -> Array:
-    """An uninitialized array of one axis that asynchronous copies may read and write."""
-    nbytes = shape * np.dtype(dtype).itemsize
+def pagelocked_empty(shape: int | tuple[int, ...], dtype: Any) -> Array:
+    """An uninitialized array that asynchronous copies may read and write."""
+    nbytes = math.prod(np.atleast_1d(shape).tolist()) * np.dtype(dtype).itemsize
     owner = _Pagelocked(nbytes)
     memory = (ctypes.c_uint8 * nbytes).from_address(owner.address)
     memory.owner = owner
-    return np.frombuffer(memory, dtype)
+    return np.frombuffer(memory, dtype).reshape(shape)
+
+
+def memcpy_htod(target: Any, source: Array) -> None:
+    """Copy an array to the device, and wait for it."""
+    _call(cuda.cuMemcpyHtoD, int(target), source.ctypes.data, source.nbytes)
+
+
+def memcpy_dtoh(target: Array, source: Any) -> None:
+    """Copy to an array of the host, and wait for it."""
+    _call(cuda.cuMemcpyDtoH, target.ctypes.data, int(source), target.nbytes)
 
 
 def memcpy_htod_async(target: Any, source: Array, stream: Stream) -> None:

@@ -52,6 +52,11 @@ class DeviceArray:
         return math.prod(self.shape) * self.dtype.itemsize
 
     @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
     def ndim(self) -> int:
         """The number of axes."""
         return len(self.shape)

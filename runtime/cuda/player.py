@@ -148,6 +148,11 @@ class CudaPlayer:
         """Whether the device's copy of each piece of state is not the newest."""
         return [copy.version != buffer.version for buffer, copy in self._state]
 
+    @property
+    def is_captured(self) -> bool:
+        """Whether a graph of another library holds its launches."""
+        return id(self._kept) in self.device.captured
+
     def keep_forever(self) -> None:
         """Keep kernels, events and state for graphs of another library."""
         self.device.captured[id(self._kept)] = self._kept, self.copies
@@ -371,10 +376,10 @@ class _DriverObjects:
         anyone holds them."""
         slot = self._slots[0]
         if slot.busy:
+            slot.finish_again()
             unread = slot.results() if slot.results else None
             if unread is not None:
                 unread.read()
-            slot.finish()
         return slot
 
     def advance(self) -> None:

@@ -9,7 +9,8 @@ so from the memory of the capture, which stays valid for as long as its graph do
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,19 +27,42 @@ from graphc.runtime.plan.plan import Plan
 
 
 class CapturedPlayer(CudaPlayer):
-    """A plan on a GPU whose calls become part of a graph while PyTorch captures one."""
+    """A plan on a GPU whose calls become part of a graph while PyTorch captures one.
+
+    Its launches in such a graph and those of later calls use the same counters and state, so the
+    calls take turns with what PyTorch's current stream is given.
+    """
 
     def run(self, inputs: Sequence[Input]) -> list[Any]:
         """As by `CudaPlayer`."""
-        if "torch" in sys.modules and self.device.torch_captures():
-            return recorded(self, inputs)
+        if "torch" in sys.modules:
+            if self.device.torch_captures():
+                return recorded(self, inputs)
+            if self.is_captured:
+                with self._turn():
+                    return super().run(inputs)
         return super().run(inputs)
 
     def submit(self, inputs: Sequence[Input]) -> Results:
         """As by `CudaPlayer`."""
-        if "torch" in sys.modules and self.device.torch_captures():
-            return Results(self, None, recorded(self, inputs))
+        if "torch" in sys.modules:
+            if self.device.torch_captures():
+                return Results(self, None, recorded(self, inputs))
+            if self.is_captured:
+                with self._turn():
+                    return super().submit(inputs)
         return super().submit(inputs)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Let the calls within follow what PyTorch's current stream was given before, and what it
+        is given next follow them."""
+        device, stream = self.device, _current_stream(self.device)
+        with device.entered():
+            device.driver.wait_for_stream(device.streams[0], stream.handle)
+        yield
+        with device.entered():
+            device.driver.wait_for_stream(stream, int(device.streams[0].handle))
 
 
 def recorded(player: CudaPlayer, inputs: Sequence[Input]) -> list[Any]:
@@ -49,7 +73,7 @@ def recorded(player: CudaPlayer, inputs: Sequence[Input]) -> list[Any]:
     plan, device = player.plan, player.device
     if problem := _problem(player, inputs):
         raise RunError(f"{plan.name}: PyTorch is capturing a CUDA graph, and {problem}")
-    stream = SimpleNamespace(handle=_torch().cuda.current_stream(device.ordinal).cuda_stream)
+    stream = _current_stream(device)
     start, stop = output_span(plan)
     given = [x for x in inputs if isinstance(x, ForeignArray)]
     results = _allocated(device, stop - start)
@@ -115,6 +139,11 @@ def _allocated(device: Device, nbytes: int) -> Any:
     torch = _torch()
     place = f"cuda:{device.ordinal}"
     return torch.empty(max(nbytes, 1), dtype=torch.uint8, device=place)
+
+
+def _current_stream(device: Device) -> Any:
+    """PyTorch's current stream."""
+    return SimpleNamespace(handle=int(_torch().cuda.current_stream(device.ordinal).cuda_stream))
 
 
 def _torch() -> Any:

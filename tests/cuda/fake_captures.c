@@ -5,6 +5,7 @@
 // and must be joined before its end: what it was given must come before the last of the first stream.
 // Per stream it is known how much of every stream comes before what it is given next.
 #include <cuda.h>
+#include <stdio.h>
 #include <string.h>
 
 void fake_note(const char* line);
@@ -77,3 +78,13 @@ CUresult capture_forbids(void) {
 void fake_node(unsigned long stream) { capture_node((CUstream)stream); }
 int fake_begin_capture(unsigned long stream) { return capture_begin((CUstream)stream); }
 int fake_end_capture(unsigned long stream) { return capture_end((CUstream)stream); }
+
+// What a node of an executable graph is given: the second of its arguments is recorded.
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec executable, CUgraphNode node,
+                                           const CUDA_KERNEL_NODE_PARAMS* parameters) {
+  char line[256];
+  snprintf(line, sizeof line, "set_parameters %lu node %lu %s second %llu\n",
+           (unsigned long)executable, (unsigned long)node, (char*)parameters->func,
+           *(unsigned long long*)parameters->kernelParams[1]);
+  return fake_note(line), CUDA_SUCCESS;
+}

@@ -88,7 +88,6 @@ int fake_depth(void) { return depth; }
 static CUcontext context_of(CUdevice device) { return (CUcontext)(uintptr_t)(0xC0 + device); }
 
 CUresult cuInit(unsigned flags) { return devices ? OK : CUDA_ERROR_NO_DEVICE; }
-CUresult cuDriverGetVersion(int* version) { return *version = 13000, OK; }
 CUresult cuDeviceGetCount(int* count) { return *count = devices, OK; }
 CUresult cuDeviceGet(CUdevice* device, int number) {
   *device = number;
@@ -130,7 +129,7 @@ CUresult cuCtxSynchronize(void) {
   return capture_forbids();
 }
 
-// Streams and events. Nothing is ever pending.
+// Streams and events. Nothing is pending but where a test says so.
 CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
   CURRENT();
   *stream = NEW(CUstream, STREAM);
@@ -156,7 +155,13 @@ CUresult cuEventCreate(CUevent* event, unsigned flags) {
   return OK;
 }
 CUresult cuEventDestroy_v2(CUevent event) { return OK; }
-CUresult cuEventQuery(CUevent event) { return capture_forbids(); }
+// For tests: whether nothing that is asked for has ended.
+static int pending;
+void fake_pending(int yes) { pending = yes; }
+CUresult cuEventQuery(CUevent event) {
+  const CUresult forbidden = capture_forbids();
+  return forbidden ? forbidden : pending ? CUDA_ERROR_NOT_READY : OK;
+}
 CUresult cuEventRecord(CUevent event, CUstream stream) {
   CURRENT();
   RECORD("record %lu event %lu\n", NUMBER(stream), NUMBER(event));
@@ -349,10 +354,6 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* statu
   if (edges) *edges = &edge;
   if (count) *count = 1;
   return OK;
-}
-CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
-  CURRENT();
-  return *least = 0, *greatest = -5, OK;
 }
 CUresult cuGraphKernelNodeSetAttribute(CUgraphNode node, CUkernelNodeAttrID attribute,
                                        const CUkernelNodeAttrValue* value) {

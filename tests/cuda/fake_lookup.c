@@ -1,14 +1,28 @@
-// fake_lookup.c: the texts of errors of the driver that records (fake_driver.c), and how its entry
-// points are found.
+// fake_lookup.c: what the driver that records (fake_driver.c) says of itself, copies that
+// are waited for, the texts of its errors, and how its entry points are found.
 #define _GNU_SOURCE
 #include <cuda.h>
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
 #include <stdio.h>
+#include <string.h>
 
 #define OK CUDA_SUCCESS
 const char* fake_record(void);
+
+CUresult cuDriverGetVersion(int* version) { return *version = 13000, OK; }
+CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+  return *least = 0, *greatest = -5, OK;
+}
+
+// Copies that are waited for.
+CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t bytes) {
+  return memcpy((void*)to, from, bytes), OK;
+}
+CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) {
+  return memcpy(to, (void*)from, bytes), OK;
+}
 
 CUresult cuGetErrorString(CUresult error, const char** text) {
   *text = error == CUDA_ERROR_NO_DEVICE         ? "no CUDA-capable device is detected"

@@ -150,5 +150,12 @@ def test_calls_that_cannot_be_captured_say_why(record):
         assert found[name] == OUTSIDE
 
 
-def test_calls_after_a_capture_are_as_before(record):
+def test_later_calls_take_turns_with_the_graph_on_pytorchs_stream(record):
+    lines = [re.sub(r"event \d+", "event", line) for line in record["model"]["turn"]]
+    assert lines[1:3] == [f"record {CURRENT} event", "wait 1 event"]
+    assert lines[-2:] == ["record 1 event", f"wait {CURRENT} event"]
+    assert verbs(lines[3:-3]) == ["copy", "copy", "graph_launch", "record", "copy"]
+
+
+def test_calls_of_other_programs_are_as_before(record):
     assert verbs(record["after"]["record"]) == ["copy", "graph_launch", "record", "copy"]

@@ -54,7 +54,7 @@ def told(monkeypatch: pytest.MonkeyPatch, driver: Any, name: str = "cuda") -> st
     """What a call on the device says where pycuda.driver is `driver`."""
     monkeypatch.setitem(sys.modules, "pycuda", ModuleType("pycuda"))
     monkeypatch.setitem(sys.modules, "pycuda.driver", driver)
-    for module in ("cuda.bindings", "cuda.bindings.driver"):
+    for module in ("cuda.bindings", "cuda.bindings.driver", "graphc.runtime.cuda.bindings_driver"):
         monkeypatch.setitem(sys.modules, module, None)
     program = graphc.compile(lambda x: x + 1.0, graphc.spec((2,)), device=name)
     with pytest.raises(graphc.RunError) as error:

@@ -108,6 +108,7 @@ CASES: dict[str, Case] = {
     "dropout": (lambda: dense(nn.Dropout(0.5)), lambda: optim.SGD(lr=0.1), {"seed": 5}),
     "narrow": (dense, lambda: optim.Adam(lr=0.01), {"mixed": "bfloat16"}),
     "streams": (dense, lambda: optim.Adam(lr=0.01), {"streams": 2, "threads": 2}),
+    "lean": (dense, lambda: optim.Adam(lr=0.01), {"memory": "lean"}),
     "lenet": (lenet, lambda: optim.SGD(lr=0.1), {}),
     "gpt": (lambda: GPT(False), lambda: optim.Adam(lr=0.01, clip_grad_norm=0.5), {}),
     "tied": (lambda: GPT(True), lambda: optim.Adam(lr=0.01), {}),

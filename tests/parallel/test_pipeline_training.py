@@ -38,7 +38,7 @@ def same(found: list[dict[str, Any]], case: str, batches: int) -> None:
             (2, "lenet,tied,clipped"),
             (3, "gpt,dropout"),
             (4, "lenet,gpt,tied"),
-            (2, "sgd,adam,ema,narrow,streams,gpt,dropout"),
+            (2, "sgd,adam,ema,narrow,streams,lean,gpt,dropout"),
             (3, "lenet,tied,clipped,ema,narrow,streams"),
             (4, "sgd,adam,clipped,dropout,ema,narrow"),
         ],

@@ -178,6 +178,7 @@ STAGES = (
     Stage("host", 20, module_stage("host")),
     Stage("goals", 240, measuring(goals.decisive)),
     Stage("counters", 60, furthest),
+    Stage("binding", 15, module_stage("binding")),
     Stage("kernels", 45, kernels),
     Stage("synccheck", 60, sanitizer("synccheck")),
     Stage("initcheck", 60, sanitizer("initcheck")),
