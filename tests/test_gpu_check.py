@@ -386,7 +386,8 @@ def test_the_whole_kit_runs_on_the_simulated_gpu(tmp_path):
     assert ended.value.code == 0, found["failures"]
     assert list(found["stages"]) == [stage.name for stage in stages.STAGES]
     skipped = {name for name, each in found["stages"].items() if {"skipped", "missing"} & {*each}}
-    assert skipped <= {"memcheck", "racecheck", "synccheck", "initcheck", "binding"}
+    sanitizers = {"memcheck", "racecheck", "synccheck", "initcheck"}
+    assert skipped <= {*sanitizers, "counters", "binding"}
     measured = {line["name"] for line in found["benchmarks"] if "failure" not in line}
     ours = {m.name for m in goals.measurements(["mlp-small-b20"]) if m.peer == "graphc"}
     assert ours and ours <= measured
