@@ -110,6 +110,26 @@ class Group:
         whole, target = parts.reshape(-1).view(np.uint8), received.view(np.uint8)
         self._noting(lambda: self.transport.all_to_all(whole, bounds, target))
 
+    def send(self, array: Array, peer: int) -> None:
+        """Send an array [n] to another rank. Failures are as those of `sum_pieces`."""
+        self._noting(lambda: self.transport.send(_bytes(array), peer))
+
+    def receive(self, array: Array, peer: int) -> None:
+        """Let `array` [n] be what another rank sends. Failures are as those of `sum_pieces`."""
+        self._noting(lambda: self.transport.receive(_bytes(array), peer))
+
+    def share(self, array: Array, root: int) -> None:
+        """Let `array` [n] be that of rank `root`. Failures are as those of `sum_pieces`."""
+        self._noting(lambda: self.transport.broadcast(_bytes(array), root))
+
+    def shared(self, array: Array, root: int) -> Array:
+        """Return a contiguous array, which is overwritten by that of rank `root`.
+
+        All ranks call it together, between steps. Raises RunError if a rank has failed.
+        """
+        self._raising(lambda: self.transport.broadcast(_bytes(array), root))
+        return array
+
     def gathered(self, own: Array) -> Array:
         """Return the contiguous arrays of all ranks, along a new first axis.
 
@@ -174,7 +194,7 @@ class Group:
             self._raising(partial(self._broadcast, array))
 
     def _broadcast(self, array: Array) -> None:
-        self.transport.broadcast(array.reshape(-1).view(np.uint8))
+        self.transport.broadcast(_bytes(array))
 
     def agreed(self, value: Any) -> Any:
         """Return what rank 0 gives, a value for JSON, on all ranks."""
@@ -273,6 +293,10 @@ class Group:
             self._life.tell(self._failure or None)
         self._life.close()
         self.transport.close(bool(self._failure))
+
+
+def _bytes(array: Array) -> Array:
+    return array.reshape(-1).view(np.uint8)
 
 
 ALONE = Group(Alone())

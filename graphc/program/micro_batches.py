@@ -151,7 +151,7 @@ class _Loop(BodyBuilder):
     def __init__(self, how: Differentiates, outer: Builder, args: Sequence[Any]) -> None:
         super().__init__(outer, how.parts, "micro_batches")
         self.how = how
-        self.size = _size(args, how.parts, "shards of a rank" if how.apart else "accumulate")
+        self.size = size_of(args, how.parts, "shards of a rank" if how.apart else "accumulate")
         self.args = [tree.map_leaves(self._part, arg) for arg in args]
         """The arguments of an iteration."""
 
@@ -200,8 +200,8 @@ def _narrow(tensor: Tensor) -> bool:
     return tensor.dtype in NARROW
 
 
-def _size(args: Sequence[Any], parts: int, said: str) -> int:
-    """The size of a micro-batch, or GraphError; `said` is what asked for them."""
+def size_of(args: Sequence[Any], parts: int, said: str) -> int:
+    """Return the size of a micro-batch, or raise GraphError; `said` is what asked for them."""
     arrays = [leaf for arg in args for _, leaf in tree.leaves(arg) if isinstance(leaf, Tensor)]
     sizes = {leaf.value.name: leaf.shape[0] for leaf in arrays if leaf.ndim}
     if not sizes:

@@ -57,6 +57,8 @@ class Update:
     """The ranks over which gradients are averaged; None for a process by itself."""
     by_kernels: bool = False
     """Whether kernels, rather than messages, add the gradients of ranks."""
+    clipped: bool = False
+    """Whether gradients are given that are clipped already, where other ranks have some of them."""
 
     @classmethod
     def of(
@@ -67,6 +69,7 @@ class Update:
         scales: bool = False,
         parallel: DataParallel | None = None,
         by_kernels: bool = False,
+        clipped: bool = False,
     ) -> Update:
         """Return the update of a selection of the program's parameters.
 
@@ -79,7 +82,9 @@ class Update:
         trainable = {name: p.trainable for name, p in allowed.items()}
         scales = scales or (bool(traced.builder.applied) and rule.scales_losses())
         selected = selection is not None
-        return cls(traced, rule, allowed, trainable, selected, scales, parallel, by_kernels)
+        return cls(
+            traced, rule, allowed, trainable, selected, scales, parallel, by_kernels, clipped
+        )
 
     def differentiate(self, graph: Graph) -> Differentiated:
         """Append the gradient of the first output and the update of the parameters to the graph.
@@ -159,7 +164,9 @@ class Update:
         if self.scales:
             loss_scale(builder)
         gradients = [(self.allowed[name], g, name) for name, g in pairs]
-        if slices is None:
+        if self.clipped:
+            self.rule.emit_slices(builder, gradients, None, clipped=True)
+        elif slices is None:
             self.rule.emit(builder, gradients)
         else:
             self.rule.emit_slices(builder, gradients, slices)

@@ -19,6 +19,14 @@ from graphc.ops.pointwise.logic import C_TYPES
 
 MOST_COLUMNS = 64
 """Columns of the right-hand sides of a triangular system that are computed together."""
+GROUP = 8
+"""Columns that an LU factorization computes one by one, as in kernels/factorizations.h."""
+BLOCK = 4
+"""Reflections that change a matrix together, as in kernels/reflections.h."""
+PAD = 16
+"""Elements to whose multiples rows are padded, unless they are short."""
+LEAST_PADDED = 4
+"""Up to so many elements a row is not padded."""
 ALIGNMENT = 64
 """Bytes to whose multiples pieces of the workspace are aligned."""
 
@@ -66,6 +74,15 @@ class Factor:
         return max(max(v.type.shape[-2:]) for v in self.inner.inputs)
 
     @property
+    def pitch(self) -> int:
+        """Elements between rows of the matrix, or the right-hand sides, that the kernel changes."""
+        columns = min(MOST_COLUMNS, self.inner.inputs[-1].type.shape[-1])
+        if self.inner.op.name != "triangular_solve":
+            columns = self.inner.inputs[0].type.shape[-1]
+        short = columns <= LEAST_PADDED and self.inner.op.name not in ("qr", "eigh", "svd")
+        return columns if short else _padded(columns)
+
+    @property
     def flops(self) -> int:
         """Floating-point operations of the op."""
         return node_flops(self.inner)
@@ -83,6 +100,12 @@ class Factor:
             pointers: The names of the body's inputs and outputs.
             workspace: The C++ expression of its workspace, an address of bytes.
         """
+        column = f"({unit}) % {self.strips} * {MOST_COLUMNS}" if self.strips > 1 else "0"
+        definitions = self.definitions(unit, pointers, workspace)
+        return [*definitions, *CALLS[self.inner.op.name](self, column)]
+
+    def definitions(self, unit: str, pointers: Mapping[Value, str], workspace: str) -> list[str]:
+        """Return the statements that name what a unit reads, its results and its scratch."""
         lines = [f"using T = {C_TYPES[self.dtype]};"]
         matrix = f"({unit})" if self.strips == 1 else f"({unit}) / {self.strips}"
         lines.append(f"const long matrix = {matrix};")
@@ -102,19 +125,42 @@ class Factor:
             else:
                 lines.append(f"{kind}* const {name} = {pointers[value]} + matrix * {size};")
         for name, _ in self._scratch:
-            lines.append(f"T* const {name} = (T*)({workspace} + {memory[name]});")
-        column = f"({unit}) % {self.strips} * {MOST_COLUMNS}" if self.strips > 1 else "0"
-        return [*lines, *inputs, *CALLS[self.inner.op.name](self, column)]
+            kind = "int" if name in ("pivots", "integers") else "T"
+            lines.append(f"{kind}* const {name} = ({kind}*)({workspace} + {memory[name]});")
+        return [*lines, *inputs]
 
     @property
     def _scratch(self) -> list[tuple[str, int]]:
         """The name and the number of elements of each scratch array."""
         m, n = self.inner.inputs[0].type.shape[-2:]
-        vectors = ("beside", "scales", "sums")
+        names, matrices = ("d", "e", "values"), ("rows", "new_rows")
+
+        def turns(name: str, length: int, count: int) -> list[tuple[str, int]]:
+            sizes = {"turns": count * _padded(length), "scales": count, "products": BLOCK * count}
+            return [(name + what, size) for what, size in sizes.items()]
+
+        spectral = [
+            ("work", m * self.pitch),
+            *((name, self.pitch) for name in names),
+            *((name, n * self.pitch) for name in matrices),
+            *turns("", n, n),
+            ("sums", 2 * self.pitch),
+            ("vectors", 6 * self.pitch),
+            ("integers", 9 * self.pitch),
+        ]
         sizes: dict[str, list[tuple[str, int]]] = {
-            "qr": [("scales", n), ("vectors", m * n)],
-            "eigh": [("work", n * n), *((name, n) for name in vectors)],
-            "svd": [("columns", m * n), ("r", n * n), *((name, n) for name in vectors)],
+            "cholesky": [("work", m * self.pitch)],
+            "triangular_solve": [("work", m * self.pitch)],
+            "lu": [("work", m * self.pitch), ("columns", GROUP * n), ("pivots", n)],
+            "qr": [("work", m * self.pitch), *turns("", m, n)],
+            "eigh": spectral,
+            "svd": [
+                *spectral,
+                ("left_rows", n * self.pitch),
+                ("new_left_rows", n * self.pitch),
+                *turns("left_", m, n),
+                ("row_products", _padded(m)),
+            ],
         }
         return sizes.get(self.inner.op.name, [])
 
@@ -155,55 +201,90 @@ def find_factor(node: KernelNode) -> Factor:
 
 
 def _cholesky(factor: Factor, _: str) -> list[str]:
-    n = factor.inner.inputs[0].type.shape[-1]
+    n, pitch = factor.inner.inputs[0].type.shape[-1], factor.pitch
     return [
-        f"load(team, {n}, {n}, y, {n}, [&](long i, long k) {{ return a(k, i); }});",
-        f"cholesky(team, {n}, y);",
+        f"load_transposed(team, {n}, {n}, {pitch}, work, {pitch}, "
+        "[&](long i, long k) { return a(k, i); });",
+        f"cholesky(team, {n}, work, {pitch}, y);",
     ]
 
 
 def _triangular_solve(factor: Factor, column: str) -> list[str]:
     op: Any = factor.inner.op
     n, m = factor.inner.inputs[1].type.shape[-2:]
-    i, j = ("i", "j") if op.lower != op.transposed else (f"{n - 1} - i", f"{n - 1} - j")
+    forward, pitch = op.lower != op.transposed, factor.pitch
+    i, j = ("i", "j") if forward else (f"{n - 1} - i", f"{n - 1} - j")
     read = f"a({j}, {i})" if op.transposed else f"a({i}, {j})"
-    start = "x" if op.lower != op.transposed else f"x + {(n - 1) * m}"
-    pitch = m if op.lower != op.transposed else -m
-    unit = str(op.unit).lower()
     return [
         f"const long column = {column}, width = least_of({MOST_COLUMNS}, {m} - column);",
-        f"load(team, {n}, width, x + column, {m}, "
-        "[&](long i, long k) { return b(i, column + k); });",
-        f"solve_lower<{unit}>(team, {n}, width, {start} + column, {pitch}, "
+        f"const long end = least_of({pitch}, (width + {PAD - 1}) / {PAD} * {PAD});",
+        f"load(team, {n}, width, end, work, {pitch}, "
+        f"[&](long i, long k) {{ return b({i}, column + k); }});",
+        f"solve_lower<{str(op.unit).lower()}>(team, {n}, end, work, {pitch}, "
         f"[&](long i, long j) {{ return {read}; }});",
+        f"load(team, {n}, width, width, x + column, {m}, "
+        f"[&](long i, long k) {{ return work[({i}) * {pitch} + k]; }});",
     ]
 
 
 def _lu(factor: Factor, _: str) -> list[str]:
-    n = factor.inner.inputs[0].type.shape[-1]
-    return [f"load(team, {n}, {n}, packed, {n}, a);", f"lu(team, {n}, packed, rows, sign);"]
+    n, pitch = factor.inner.inputs[0].type.shape[-1], factor.pitch
+    return [
+        f"load(team, {n}, {n}, {pitch}, work, {pitch}, a);",
+        f"lu(team, {n}, work, {pitch}, rows, sign, pivots, columns);",
+        f"load(team, {n}, {n}, {n}, packed, {n}, "
+        f"[&](long i, long k) {{ return work[i * {pitch} + k]; }});",
+    ]
 
 
 def _qr(factor: Factor, _: str) -> list[str]:
-    m, n = factor.inner.inputs[0].type.shape[-2:]
-    return [f"load(team, {m}, {n}, q, {n}, a);", f"qr(team, {m}, {n}, q, r, scales, vectors);"]
+    (m, n), pitch = factor.inner.inputs[0].type.shape[-2:], factor.pitch
+    return [
+        _reflections("all", n, 0, _padded(m), "turns, scales, products"),
+        f"qr(team, all, {m}, {n}, {pitch}, work, a, q, r);",
+    ]
+
+
+def _reflections(name: str, count: int, place: int, length: int, memory: str) -> str:
+    """Some reflections, number j from row place + j on."""
+    return f"const Reflections<T> {name}{{{max(0, count)}, {place}, {length}, {memory}}};"
+
+
+def _parts(factor: Factor, left: bool) -> str:
+    """The memory of the divide and conquer method."""
+    n = factor.inner.inputs[0].type.shape[-1]
+    names = ["d", "e", "values"]
+    names += ["rows", "left_rows" if left else "nullptr"]
+    names += ["new_rows", "new_left_rows" if left else "nullptr", "work"]
+    vectors = [f"vectors + {i * factor.pitch}" for i in range(6)]
+    integers = [f"integers + {i * factor.pitch}" for i in range(9)]
+    return f"Parts<T> parts{{{n}, {factor.pitch}, {', '.join([*names, *vectors, *integers])}}};"
 
 
 def _eigh(factor: Factor, _: str) -> list[str]:
-    n = factor.inner.inputs[0].type.shape[-1]
+    n, pitch = factor.inner.inputs[0].type.shape[-1], factor.pitch
     return [
-        f"load(team, {n}, {n}, work, {n}, "
+        f"load(team, {n}, {n}, {pitch}, work, {pitch}, "
         "[&](long i, long k) { return i < k ? a(k, i) : a(i, k); });",
-        f"eigh(team, {n}, work, w, v, beside, scales, sums);",
+        _parts(factor, left=False),
+        _reflections("right", n - 2, 1, pitch, "turns, scales, products"),
+        "eigh(team, parts, work, w, v, d, e, sums, right);",
     ]
 
 
 def _svd(factor: Factor, _: str) -> list[str]:
-    m, n = factor.inner.inputs[0].type.shape[-2:]
+    (m, n), pitch = factor.inner.inputs[0].type.shape[-2:], factor.pitch
     return [
-        f"load(team, {n}, {m}, columns, {m}, [&](long i, long k) {{ return a(k, i); }});",
-        f"svd(team, {m}, {n}, columns, u, s, vt, r, beside, scales, sums);",
+        f"load(team, {m}, {n}, {pitch}, work, {pitch}, a);",
+        _parts(factor, left=True),
+        _reflections("left", n, 0, _padded(m), "left_turns, left_scales, left_products"),
+        _reflections("right", n - 2, 1, pitch, "turns, scales, products"),
+        f"svd(team, parts, {m}, work, u, s, vt, d, e, sums, row_products, left, right);",
     ]
+
+
+def _padded(columns: int) -> int:
+    return -(-columns // PAD) * PAD
 
 
 RESULTS: Mapping[str, tuple[str, ...]] = {

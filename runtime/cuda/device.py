@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from graphc.base import config
 from graphc.base.config import cubins
 from graphc.base.dtypes import Array
 from graphc.base.errors import CompileError, RunError
@@ -269,7 +270,31 @@ def find_device(name: str, check: bool = False) -> Device:
     memory access. Raises RunError, naming what is missing, if there is none."""
     kind, _, number = name.partition(":")
     with _LOCK:
-        return _simulated(check) if kind == "sim" else _gpu(int(number or 0))
+        if kind == "sim":
+            return _simulated(check, config.sim_gpu())
+        return _gpu(int(number or 0))
+
+
+def lacks_tensor_cores(name: str) -> bool:
+    """Whether there is a device called "cuda", "cuda:N" or "sim" whose compute capability is below
+    8.0. No context is created."""
+    kind, _, number = name.partition(":")
+    if kind == "sim":
+        from graphc.runtime.sim.cards import simulated_card
+
+        return not simulated_card().tensor_cores
+    return _lacks_tensor_cores(int(number or 0))
+
+
+@functools.cache
+def _lacks_tensor_cores(ordinal: int) -> bool:
+    from graphc.runtime.cuda.driver import open_driver
+
+    try:
+        arch = open_driver(ordinal).arch
+    except RunError:
+        return False
+    return int(arch.strip("sm_af")) < 80
 
 
 def gpu_name(name: str) -> str | None:
@@ -294,7 +319,8 @@ def _gpu(ordinal: int) -> Device:
 
 
 @functools.cache
-def _simulated(check: bool) -> Device:
+def _simulated(check: bool, gpu: str) -> Device:
+    """`gpu` is what the environment names; it is part of the key."""
     from graphc.runtime.sim import Simulator
 
     return Device(Simulator(check=check), "sim checked" if check else "sim", declares=True)

@@ -270,10 +270,10 @@ def open_driver(ordinal: int) -> PycudaDriver:
         have = "no GPU" if count == 0 else "1 GPU" if count == 1 else f"{count} GPUs"
         raise RunError(f"this machine has {have}")
     major, minor = pycuda.Device(ordinal).compute_capability()
-    if major < 8:
+    if (major, minor) < (7, 5):
         raise RunError(
             f"{pycuda.Device(ordinal).name()} has compute capability {major}.{minor}; "
-            "the kernels need 8.0 or newer"
+            "the kernels need 7.5 or newer"
         )
     return PycudaDriver(pycuda, _bindings(), arch_of(major, minor))
 

@@ -124,3 +124,25 @@ def test_nccl_without_its_package_says_what_to_install(monkeypatch: pytest.Monke
     assert str(error.value) == (
         "data-parallel training on GPUs needs nccl4py (pip install 'graphc[nccl]'): no nccl"
     )
+
+
+@pytest.fixture(scope="module")
+def staged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return recorded("recording_stages", tmp_path_factory.mktemp("stages"))
+
+
+def test_a_stage_sends_and_receives_in_the_order_of_its_plan(staged: dict[str, Any]) -> None:
+    names = {"send": "send", "recv": "receive", "share": "share"}
+    kinds = names.values()
+    planned = [each for each in staged["plan"] if each[0] in kinds]
+    assert [kind for kind, *_ in planned] == [
+        "send",
+        *(kind for _ in range(3) for kind in ("send", "receive")),
+        "receive",
+        "share",
+    ]
+    for lines in parts(staged["steps"][0]):
+        calls = [line.split() for line in lines if line.split()[0] in names]
+        found = [[names[c[0]], int(c[1]) - 1, int(c[3]), int(c[7])] for c in calls]
+        assert found == planned
+        assert all(c[5] == "1" for c in calls), "as bytes"

@@ -91,8 +91,8 @@ def test_a_number_beyond_the_last_gpu_is_named(monkeypatch, count: int, name: st
 
 
 def test_a_gpu_that_is_too_old_is_named(monkeypatch):
-    assert told(monkeypatch, pycuda(1, (7, 5))) == (
-        "device 'cuda': an old GPU has compute capability 7.5; the kernels need 8.0 or newer. "
+    assert told(monkeypatch, pycuda(1, (7, 0))) == (
+        "device 'cuda': an old GPU has compute capability 7.0; the kernels need 7.5 or newer. "
         f"{REST}"
     )
 

@@ -83,6 +83,30 @@ def test_a_matrix_has_its_bits_in_any_batch(op: Op) -> None:
         assert_bits([y[place] for y in whole], op.reference(x[place]), op)
 
 
+def test_threads_share_one_large_matrix_and_its_bits_stay() -> None:
+    """In a batch, a thread computes each alone. The last panel of 200 rows has pivots too."""
+    cases = [
+        (op, inputs_of(op, (1, n, n), dtype, n))
+        for op in (Cholesky(), Lu())
+        for n, dtype in ((161, "f8"), (200, "f4"))
+    ]
+    nodes = [
+        single(op, [Type((count, *x.shape[1:]), f"f{8 * x.itemsize}")], f"large{number}_{count}")
+        for number, (op, (x,)) in enumerate(cases)
+        for count in (1, 2)
+    ]
+    kernels = iter(build(nodes, Target("cpu", 16)))
+    for op, (x,) in cases:
+        expected = op.reference(x)
+        alone, both = next(kernels), next(kernels)
+        assert len(alone.kernel.phases) > 3
+        assert len(both.kernel.phases) == 1
+        assert_bits(alone.run([x]), expected, op)
+        found = both.run([np.concatenate([x, x])])
+        for half in (slice(1), slice(1, 2)):
+            assert_bits([y[half] for y in found], expected, op)
+
+
 def test_each_kernel_adds_in_the_order_that_is_stated() -> None:
     for node in NODES:
         assert lower(node, Target("cpu", 16)).sums == "stated"

@@ -16,7 +16,7 @@ from tests.parallel.cases import trained
 
 def main(case: str, shards: str, sharded: str = "") -> None:
     """Print what this rank has trained."""
-    compiler.adds_by_kernels = lambda parallel, device: True
+    compiler.orders_messages = lambda device: False
     found = []
     for divides in (False, True)[: 2 if sharded else 1]:
         parallel = graphc.DataParallel(

@@ -59,7 +59,10 @@ def normalized() -> Any:
             "transport: tcp expects GRAPHC_ADDRESS, GRAPHC_RANK and GRAPHC_RANKS in the "
             "environment",
         ),
-        (lambda: step(2), "parallel: expected graphc.DataParallel(), got int"),
+        (
+            lambda: step(2),
+            "parallel: expected graphc.DataParallel() or PipelineParallel(), got int",
+        ),
         (
             lambda: step(two(), update=None),
             "parallel: averages what update= takes, which is not given",

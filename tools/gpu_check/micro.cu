@@ -74,6 +74,7 @@ __device__ void adds(const float* factors, float* end) {
   if (sum < 0) *end = sum;
 }
 
+#if defined(GRAPHC_SIM) || __CUDA_ARCH__ >= 800
 // Products of tensor cores, of which eight at a time are independent: 16 * Count.
 template <int Count, bool Wide>
 __device__ void products(const unsigned* words, float* end) {
@@ -89,6 +90,8 @@ __device__ void products(const unsigned* words, float* end) {
   for (auto& each : sums) sum += each[0] + each[1] + each[2] + each[3];
   if (sum < 0) *end = sum;
 }
+
+#endif
 
 extern "C" __global__ void empty(int*) {}
 
@@ -139,6 +142,7 @@ extern "C" __global__ void read_b(const float4* values, const int* count, float*
 }
 extern "C" __global__ void adds_a(const float* factors, float* end) { adds<64>(factors, end); }
 extern "C" __global__ void adds_b(const float* factors, float* end) { adds<256>(factors, end); }
+#if defined(GRAPHC_SIM) || __CUDA_ARCH__ >= 800
 extern "C" __global__ void bfloats_a(const unsigned* words, float* end) {
   products<64, false>(words, end);
 }
@@ -151,6 +155,7 @@ extern "C" __global__ void tf32_a(const unsigned* words, float* end) {
 extern "C" __global__ void tf32_b(const unsigned* words, float* end) {
   products<256, true>(words, end);
 }
+#endif
 
 #if defined(GRAPHC_SIM) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 // Products of warp groups: 4 * Count of 64 x 128 x 16.

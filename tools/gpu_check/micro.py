@@ -90,6 +90,9 @@ def micros(machine: Machine) -> Iterator[Micro]:
         yield micro("read", 2 * m, 512, read=2 * m * 512 * 8 * 16 * 16 * size)
         warps = 2 * m * 1024 / LANES
         yield micro("adds", 2 * m, 1024, slot=warps / (4 * m) * 67 * 64 * size)
+        if machine.arch == "sm_75":  # whose tensor cores multiply neither
+            yield micro("copy", 1, 1, copied=2.0 * COPIED * size)
+            continue
         warps = 4 * m * 256 / LANES
         flops = warps * 64 * size * 16 * 2 * 16 * 8
         yield micro("bfloats", 4 * m, 256, mma=flops * 16 / machine.bf16)

@@ -24,11 +24,11 @@ from tools.gpu_model.walk import ThreadWalk, WarpAccess
 
 WALKED = 2
 """Warps walked per block, different ones in the next block."""
-LONG, ALIKE = 3000, 8
+LONG, ALIKE = 3000, 16
 """Basic blocks that a thread enters from which on only one of so many neighbouring blocks of a
 launch is walked: loops that take all of it do the same in all of them."""
-MOST_ACCESSES = 20_000
-"""Traced accesses per lane."""
+MOST_ACCESSES, FEW_ACCESSES = 20_000, 3000
+"""Traced accesses per lane, the second in long walks."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,9 @@ def _stretch(walked: Array, warps: int, wait: float, m: Machine) -> dict[str, fl
     warp alone, and L2."""
     blocks, count = walked.mean(axis=1) * warps, int(m.multiprocessors)
     found = dict.fromkeys(PIPES, 0.0)
-    for at in range(min(count, len(blocks))):
-        each = cycles(counts_of(blocks[at::count].sum(axis=0)), 1, m)
+    held = [blocks[at::count].sum(axis=0) for at in range(min(count, len(blocks)))]
+    for row in np.unique(held, axis=0):
+        each = cycles(counts_of(row), 1, m)
         found = {pipe: max(found[pipe], each[pipe] / m.clock) for pipe in PIPES}
     found["latency"] = max(_alone(counts_of(row), wait) for row in _rows(walked)) / m.clock
     found["l2"] = _moved(counts_of(blocks.sum(axis=0))) / m.l2
@@ -133,7 +134,7 @@ class _Walking:
             block: [self.walk(block, warp) for warp in self.chosen(block)]
             for block in range(0, count, every)
         }
-        accesses = self.accesses(chosen)
+        accesses = self.accesses(chosen, MOST_ACCESSES if every == 1 else FEW_ACCESSES)
         walks = [chosen[block - block % every] for block in range(count)]
         parts = np.array([row_of(c) for c in counted(self.code, accesses, self.machine)])
         parts[[*self.code.waiting]] = 0  # which are counted as waits
@@ -155,7 +156,9 @@ class _Walking:
     def threads(self, warp: int) -> list[Sizes]:
         return warp_of(self.launch, warp)
 
-    def accesses(self, walks: dict[int, list[ThreadWalk]]) -> dict[InstructionIndex, WarpAccess]:
+    def accesses(
+        self, walks: dict[int, list[ThreadWalk]], most: int
+    ) -> dict[InstructionIndex, WarpAccess]:
         """Of warps which together enter all code that any does."""
         entered = {
             (block, warp): set(walk.visits)
@@ -167,8 +170,6 @@ class _Walking:
         while left:
             best = max(entered, key=lambda place: len(entered[place] & left))
             left -= entered[best]
-            traced = self.code.accesses(
-                (best[0], 0, 0), self.threads(best[1]), self.sizes, MOST_ACCESSES
-            )
+            traced = self.code.accesses((best[0], 0, 0), self.threads(best[1]), self.sizes, most)
             found = {**traced, **found}
         return found

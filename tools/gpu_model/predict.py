@@ -5,7 +5,8 @@ is [expected, least, most]: the model with its constants, with all of them at th
 with all at their slow ends (`machine.ENDS`). A measured time outside of its range proves the
 formula wrong. Times are in microseconds. A kernel's time is that of its first call in a step, in a
 graph that repeats this call alone; `code` is the digest of its machine code, by which a comparison
-knows which kernels have changed since.
+knows which kernels have changed since. The files are complete after each step; a further run of the
+same commit and day goes on with them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from typing import Any
 from benchmarks.run import PRECISIONS, STREAMS, TUNES
 from benchmarks.workload import Workload
 from benchmarks.workloads import WORKLOADS
-from graphc.base.errors import CompileError, GraphError, PlanError
 from graphc.runtime.cuda.compile import find_compiler
 from tools.gpu_check import bandwidth, goals
 from tools.gpu_model.compiled import CompiledPlan, Images, compiled
@@ -57,21 +57,19 @@ class Predictor:
 
     def step(self, plan: CompiledPlan) -> dict[str, dict[str, Any]]:
         """By machine a step's time, its number of nodes and its kernels."""
-        kernels = dict(_alone(plan))
-        return {
-            name: {
-                "us": _range([_step(plan, each, self.walked) for each in three]),
-                "nodes": len(played(plan, three[0], self.walked).nodes),
-                "kernels": {
-                    kernel: {
-                        "us": _range([_nodes(part, each, self.walked) for each in three]),
-                        "code": _code(plan, kernel),
-                    }
-                    for kernel, part in kernels.items()
-                },
+        alone, found = dict(_alone(plan)), {}
+        for name, three in self.machines.items():
+            steps = [(played(plan, each, self.walked).nodes, each) for each in three]
+            kernels = {
+                kernel: {
+                    "us": _range([_nodes(part, each, self.walked) for each in three]),
+                    "code": _code(plan, kernel),
+                }
+                for kernel, part in alone.items()
             }
-            for name, three in self.machines.items()
-        }
+            us = _range([1e6 * scheduled(nodes, each) for nodes, each in steps])
+            found[name] = {"us": us, "nodes": len(steps[0][0]), "kernels": kernels}
+        return found
 
     def share(self, plan: CompiledPlan) -> dict[str, dict[str, Range]]:
         """By machine what the stage `bandwidth` measures of a workload: microseconds of a step, and
@@ -128,59 +126,67 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", default=bandwidth.ROWS, type=_numbers, help="of bandwidth's")
     parser.add_argument("--folder", type=Path, default=FOLDER)
     options = parser.parse_args(arguments)
-    found = predictions(options.workloads.split(","), options.rows)
     options.folder.mkdir(parents=True, exist_ok=True)
-    for name, each in found.items():
-        path = options.folder / f"{each['date']}-{name}.json"
-        path.write_text(lines(each))
-        print(path)
+    predict(options.workloads.split(","), options.rows, options.folder)
 
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in text.split(",") if number)
 
 
-def predictions(workloads: Sequence[str], rows: Sequence[int]) -> dict[str, dict[str, Any]]:
-    """The contents of the file of each machine."""
-    from tools.gpu_model.__main__ import commit
-
+def predict(workloads: Sequence[str], rows: Sequence[int], folder: Path) -> None:
+    """Write or extend the file of each machine."""
     machines = {name: (MACHINES[name], *ends(MACHINES[name])) for name in PREDICTED}
     predictor = Predictor(machines, Images("sm_90a"), Walked())
-    results: dict[str, dict[str, Any]] = {
-        name: {
-            "commit": commit(),
-            "date": datetime.date.today().isoformat(),
-            "compiler": " ".join((find_compiler().command[-1], find_compiler().title)),
-            "machine": asdict(three[0]),
-            "ends": dict(ENDS),
-            "steps": {},
-            "bandwidth": {},
-            "host": host(three),
-            "not predicted": {},
-        }
-        for name, three in machines.items()
-    }
+    results = {name: begun(three, folder, name) for name, three in machines.items()}
+
+    def write() -> None:
+        for name, each in results.items():
+            (folder / f"{each['date']}-{name}.json").write_text(lines(each))
+
+    for workload in bandwidth.chosen(rows):
+        title = bandwidth.title(workload)
+        if any(title not in each["bandwidth"] for each in results.values()):
+            plan = predictor.plan(workload, 1, "float32")
+            for name, share in predictor.share(plan).items():
+                results[name]["bandwidth"][title] = share
     for each in measured(workloads):
+        if all(each.name in result["steps"] for result in results.values()):
+            continue
         if why := why_not(each.variant):
             for result in results.values():
                 result["not predicted"][each.name] = why
             continue
         began = time.monotonic()
         streams, precision = STREAMS.get(each.variant, 1), PRECISIONS.get(each.variant, "float32")
-        try:
-            plan = predictor.plan(WORKLOADS[each.workload], streams, precision)
-        except (GraphError, CompileError, PlanError) as error:
-            for result in results.values():
-                result["not predicted"][each.name] = str(error).splitlines()[0]
-            continue
+        plan = predictor.plan(WORKLOADS[each.workload], streams, precision)
         for name, step in predictor.step(plan).items():
             results[name]["steps"][each.name] = step
         print(f"{each.name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-    for workload in bandwidth.chosen(rows):
-        found = predictor.share(predictor.plan(workload, 1, "float32"))
-        for name, share in found.items():
-            results[name]["bandwidth"][bandwidth.title(workload)] = share
-    return results
+        write()
+    write()
+
+
+def begun(three: Sequence[Machine], folder: Path, name: str) -> dict[str, Any]:
+    """The contents of the file of a machine so far."""
+    from tools.gpu_model.__main__ import commit
+
+    compiler = find_compiler()
+    result = {
+        "commit": commit(),
+        "date": datetime.date.today().isoformat(),
+        "compiler": " ".join((compiler.command[-1], compiler.title)),
+        "machine": asdict(three[0]),
+        "ends": dict(ENDS),
+        "host": host(three),
+        "bandwidth": {},
+        "not predicted": {},
+        "steps": {},
+    }
+    path = folder / f"{result['date']}-{name}.json"
+    before = json.loads(path.read_text()) if path.exists() else {}
+    same = all(before.get(key) == short(result[key]) for key in ("commit", "compiler", "machine"))
+    return {**result, **{k: before[k] for k in ("bandwidth", "steps")}} if same else result
 
 
 def measured(workloads: Sequence[str]) -> list[goals.Measurement]:

@@ -10,7 +10,7 @@ import numpy as np
 from graphc.ir import Type
 from graphc.ir.vocabulary import Gradients, Tensor, Tensors, Vocabulary
 from graphc.ops.base import Array
-from graphc.ops.linear.jacobi import singular_columns
+from graphc.ops.linear.conquer import eigenvalues, singular
 from graphc.ops.linear.matrices import (
     Matrices,
     columns_of,
@@ -22,9 +22,8 @@ from graphc.ops.linear.matrices import (
     rows_of,
     strictly_lower,
 )
-from graphc.ops.linear.reflections import factored, tridiagonal
+from graphc.ops.linear.reflections import bidiagonal, factored, tridiagonal, unfold
 from graphc.ops.linear.triangles import TriangularSolve
-from graphc.ops.linear.tridiagonal import diagonal
 
 
 @dataclass(frozen=True)
@@ -82,11 +81,14 @@ class Eigh(Matrices):
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
         (x,) = inputs
         a = flat(np.tril(x) + np.swapaxes(np.tril(x, -1), -1, -2))
+        w, v = np.zeros(a.shape[:2], a.dtype), np.zeros_like(a)
         with np.errstate(all="ignore"):
-            w, beside, v = tridiagonal(a)
+            d, beside, found = tridiagonal(a)
             for number in range(len(a)):
-                diagonal(w[number], beside[number], v[number])
-        return w.reshape(x.shape[:-1]), np.swapaxes(v, 1, 2).reshape(x.shape)
+                w[number], rows = eigenvalues(d[number], beside[number])
+                v[number] = rows.T
+            unfold(v, found, 1)
+        return w.reshape(x.shape[:-1]), v.reshape(x.shape)
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         """Return v (diagonal of dw + v^T dv / (w_j - w_i)) v^T."""
@@ -121,13 +123,19 @@ class Svd(Matrices):
 
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
         (x,) = inputs
-        leading, (_, n) = x.shape[:-2], x.shape[-2:]
+        leading, (_, n), a = x.shape[:-2], x.shape[-2:], flat(x)
+        u, v = np.zeros_like(a), np.zeros((len(a), n, n), a.dtype)
+        s = np.zeros((len(a), n), a.dtype)
         with np.errstate(all="ignore"):
-            columns, s, v = singular_columns(np.swapaxes(flat(x), 1, 2).copy())
-            u, r = factored(np.swapaxes(columns, 1, 2).copy())
-            below = np.diagonal(r, axis1=1, axis2=2) < 0
-            u = np.where(below[:, None], -u, u)
-        return u.reshape(x.shape), s.reshape(*leading, n), v.reshape(*leading, n, n)
+            d, e, left, right = bidiagonal(a)
+            for number in range(len(a)):
+                values, ut, vt = singular(d[number], e[number])
+                s[number], v[number] = values[::-1], vt[::-1].T
+                u[number, :n] = ut[::-1].T
+            unfold(u, left)
+            unfold(v, right, 1)
+        vt = np.ascontiguousarray(np.swapaxes(v, 1, 2))
+        return u.reshape(x.shape), s.reshape(*leading, n), vt.reshape(*leading, n, n)
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         """Return U (skew(U^T dU) / E s + s skew(V^T dV) / E + ds) V^T, and a part for m > n.

@@ -40,6 +40,12 @@ template <int M, bool KEEPS> struct Registers {
     for (int i = 0; i < M; i++) x.part[i] = graphc::load<W, 1>(p + i * W);
     return x;
   }
+  // What several products read.
+  template <class T> INLINE Several<T, M> operand(const T* p) const {
+    Several<T, M> x = load(p);
+    for (int i = 0; i < M; i++) pin(x.part[i]);
+    return x;
+  }
   template <class T> INLINE void store(T* p, const Several<T, M>& x) const {
     for (int i = 0; i < M; i++) {
       const vec<T> old = KEEPS ? graphc::load<W, 1>(p + i * W) : x.part[i];
@@ -50,6 +56,7 @@ template <int M, bool KEEPS> struct Registers {
 struct Element {
   template <class T> INLINE T zeros() const { return 0; }
   template <class T> INLINE T load(const T* p) const { return *p; }
+  template <class T> INLINE T operand(const T* p) const { return *p; }
   template <class T> INLINE void store(T* p, T x) const { *p = x; }
 };
 
@@ -73,8 +80,10 @@ struct Alone {
     else
       for (; k > begin; k--) f(k - 1, Element{});
   }
-  // So few columns stay in a first-level cache with some hundred rows.
-  template <class T> INLINE long panel(long) const { return 16; }
+  // So few columns stay in a cache with some hundred rows.
+  template <class T> INLINE long strip(long n) const { return least(n, sizeof(T) < 8 ? 32 : 16); }
+  // Roots of a secular equation that are computed together.
+  static constexpr int ROOTS = 16;
   INLINE void sync() const {}
   INLINE bool first() const { return true; }
 };

@@ -23,6 +23,10 @@ struct Element {
     return *p;
   }
   template <class T>
+  GRAPHC_INLINE T operand(const T* p) const {
+    return *p;
+  }
+  template <class T>
   GRAPHC_INLINE void store(T* p, T x) const {
     *p = x;
   }
@@ -39,9 +43,10 @@ struct Threads {
     each(begin, end, [&](long k) { f(k, Element{}); });
   }
   template <class T>
-  GRAPHC_INLINE long panel(long n) const {
+  GRAPHC_INLINE long strip(long n) const {
     return n;
   }
+  static constexpr int ROOTS = 1;
   GRAPHC_INLINE void sync() const { __syncthreads(); }
   GRAPHC_INLINE bool first() const { return threadIdx.x == 0; }
 };
