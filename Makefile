@@ -7,7 +7,7 @@ PYTEST_WORKERS ?= 2
 CPP_FILES = $$(find benchmarks kernels runtime tests tools -name '*.h' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.cu')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check campaign soak bench gpu-check wheel lint format clean
+.PHONY: help demo test check campaign soak predictions bench gpu-check wheel lint format clean
 
 help:            ## list these targets
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:[^#]*##/ -/'
@@ -28,6 +28,9 @@ campaign: $(VENV)/.test  ## run the long tests as well; goes on where it stopped
 soak: $(VENV)/.test  ## soak and fault checks in twenty minutes; ARGS=--quick for two
 	$(BIN)/graphc cache --fill
 	$(BIN)/python -m tools.soak $(ARGS)
+
+predictions: $(VENV)/.test  ## predict what gpu-check measures, for an H100 and an H200; half an hour
+	$(BIN)/python -m tools.gpu_model.predict $(ARGS)
 
 bench: $(VENV)/.test  ## compare with PyTorch where it is installed
 	$(BIN)/python -m benchmarks.compare $(ARGS)

@@ -95,6 +95,7 @@ class SlowNetwork:
         self.broadcast, self.wake, self.close = (
             getattr(transport, name) for name in ("broadcast", "wake", "close")
         )
+        self.receive = transport.receive
 
     def all_to_all(self, source: Any, bounds: Any, target: Any) -> None:
         begin = time.perf_counter()
@@ -105,6 +106,11 @@ class SlowNetwork:
         begin = time.perf_counter()
         self.transport.all_gather(whole, bounds)
         self._sleep(begin, whole.nbytes)
+
+    def send(self, array: Any, peer: int) -> None:
+        begin = time.perf_counter()
+        self.transport.send(array, peer)
+        time.sleep(max(0.0, array.nbytes / self.rate - (time.perf_counter() - begin)))
 
     def _sleep(self, begin: float, size: int) -> None:
         sent = size * (self.ranks - 1) / self.ranks

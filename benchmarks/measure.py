@@ -41,6 +41,8 @@ class GpuStep:
 
     step: Callable[[], Any]
     alone: Callable[[int, int], list[float]]
+    kernels: Callable[[], dict[str, Any]] = dict
+    """What is known of its kernels, each alone, by their names."""
 
     def __call__(self) -> Any:
         return self.step()
@@ -124,6 +126,7 @@ def _measured(
         "gflop_fwd": round(case.workload.gflop, 5),
         "check": [round(value, 6) for value in check],
         "noise": round(waited / case.threads, 3),
+        **({"kernels": step.kernels()} if isinstance(step, GpuStep) else {}),
     }
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 import graphc
+from benchmarks.kernel_times import kernel_times
 from benchmarks.measure import Case, GpuStep, TieredStep, main
 from benchmarks.workload import RATES, Data, Workload
 from graphc import nn, optim
@@ -137,7 +138,8 @@ def _step(program: Program, inputs: tuple[Any, ...], call: Callable[[], Any]) ->
     executable: Any = program._executable
     if not isinstance(executable, CudaExecutable):
         return TieredStep(call, program.wait)
-    return GpuStep(call, partial(executable.replays, inputs))
+    alone = partial(executable.replays, inputs)
+    return GpuStep(call, alone, partial(kernel_times, executable, inputs))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from graphc.gradients.derivatives import hvp, jvp, linearize, vjp
 from graphc.gradients.reverse import grad, value_and_grad
 from graphc.nn.initialize import seed
 from graphc.parallel.options import DataParallel
+from graphc.parallel.pipeline import PipelineParallel
 from graphc.program import Buckets, Program, SizedProgram, compile
 from graphc.program.audit import Audit
 from graphc.program.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
@@ -36,6 +37,7 @@ __all__ = [
     "Buckets",
     "CompileError",
     "DataParallel",
+    "PipelineParallel",
     "GraphError",
     "PlanError",
     "Program",

@@ -247,15 +247,9 @@ def _prebuilt() -> str:
 
 
 def _gpu_lines() -> Iterator[str]:
-    from graphc.runtime.cuda.compile import find_compiler
-    from graphc.runtime.cuda.driver import describe_gpus
+    from graphc.runtime.cuda.parts import describe_parts
 
-    yield from (f"gpu        {line}" for line in describe_gpus())
-    try:
-        compiler = find_compiler()
-        yield f"cuda       kernels are compiled by {compiler.command[0]} {compiler.title}"
-    except CompileError as error:
-        yield f"cuda       {error}"
+    yield from (f"gpu        {line}" for line in describe_parts())
 
 
 def _version(package: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -343,6 +344,31 @@ def test_the_command_models_a_joined_launch(tmp_path: Path) -> None:
     assert step["nodes"] == 1 and list(step["kinds"]) == ["joined"]
     assert 1 < step["executed_over_useful"] < 1.2  # every block's part is walked
     assert step["seconds"] < 30e-6
+
+
+def test_the_command_takes_what_a_check_has_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    need_cuda_compiler()
+    need_nvdisasm()
+    line = {"name": "pw-softmax train graphc:default", "gpu_ms": 0.0155}
+    found: dict[str, Any] = {
+        "machine": {"gpus": ["NVIDIA H100 80GB HBM3, 580"]},
+        "stages": {"calibration": {"constants": {"node": 1.5e-6, "copy": 1.5e12}}},
+        "benchmarks": [line, {"name": "failed", "failure": "no"}],
+    }
+    file = tmp_path / "gpu.json"
+    file.write_text(json.dumps(found))
+    with pytest.raises(SystemExit, match=r"^0$"):
+        command.main(["softmax-4096x1024", "--results", str(file)])
+    told = capsys.readouterr().out
+    assert "# NVIDIA H100 (fitted)" in told
+    assert "| pw-softmax train graphc:default | 15.5 |" in told
+    assert "| copy | 1.5e+12 |" in told
+    found["stages"] = {}
+    file.write_text(json.dumps(found))
+    with pytest.raises(SystemExit, match="no fitted constants"):
+        command.main(["softmax-4096x1024", "--results", str(file)])
 
 
 def test_what_the_command_does_not_know(capsys: pytest.CaptureFixture[str]) -> None:

@@ -72,6 +72,7 @@ LAZY = {
     "program.plan_cache": "the runtime likewise",
     "program.program_files": "looking at a program is not part of compiling one",
     "parallel.options": "most programs have one process",
+    "parallel.pipeline": "most programs have one process",
     "runtime.cpu.executable": "most programs have one process",
     "export": "exporting is not part of compiling",
     "kernels.lower": "a device's printer is imported when a kernel is lowered for it",

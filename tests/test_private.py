@@ -95,14 +95,21 @@ def data(shape: tuple[int, ...], count: int = 5) -> tuple[Any, Any]:
 
 
 def step_of(
-    make: Callable[[], Any], x: Any, y: Any, device: str, clip: float, noise: float = 0.0
+    make: Callable[[], Any],
+    x: Any,
+    y: Any,
+    device: str,
+    clip: float,
+    noise: float = 0.0,
+    **options: Any,
 ) -> tuple[Any, Any]:
     """A model and its private step of rate 1."""
     graphc.seed(0)
     model = make()
     specs = graphc.spec(x.shape), graphc.spec(y.shape, "int32")
     rule = optim.DPSGD(clip, noise, lr=1.0)
-    return model, graphc.compile(loss_fn, model, *specs, update=rule, device=device, seed=1)
+    options |= {"update": rule, "device": device, "seed": 1}
+    return model, graphc.compile(loss_fn, model, *specs, **options)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -127,7 +134,26 @@ def test_a_lenet_too() -> None:
     check(make, *data(shape), "cpu")
 
 
-def check(make: Callable[[], Any], x: Any, y: Any, device: str) -> None:
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["mlp", "sequences", "tied", "convolutions"])
+def test_micro_batches_add_up(name: str, device: str) -> None:
+    make, shape = MODELS[name]
+    check(make, *data(shape, 6), device, accumulate=3)
+
+
+def test_micro_batches_take_less_memory_and_draw_noise_once() -> None:
+    make, shape = MODELS["convolutions"]
+    x, y = data(shape, 60)
+    whole, step = step_of(make, x, y, "cpu", 1.0, 2.0)
+    parts, other = step_of(make, x, y, "cpu", 1.0, 2.0, accumulate=6)
+    assert other.plan.peak_bytes < 0.4 * step.plan.peak_bytes
+    np.testing.assert_allclose(step(x, y), other(x, y), rtol=1e-5)
+    for name, expected in whole.state_dict().items():
+        found = parts.state_dict()[name]
+        np.testing.assert_allclose(found, expected, atol=1e-5, rtol=1e-4, err_msg=name)
+
+
+def check(make: Callable[[], Any], x: Any, y: Any, device: str, **options: Any) -> None:
     graphc.seed(0)
     twin = make()
     specs = graphc.spec(x.shape), graphc.spec(y.shape, "int32")
@@ -135,7 +161,7 @@ def check(make: Callable[[], Any], x: Any, y: Any, device: str) -> None:
     clip = float(np.median(norms))  # some samples are clipped, others not
     assert norms.min() < clip < norms.max()
     loss, _, slopes = graphc.compile(naive(clip), twin, *specs, device="cpu")(x, y)
-    model, step = step_of(make, x, y, device, clip)
+    model, step = step_of(make, x, y, device, clip, **options)
     before = model.state_dict()
     np.testing.assert_allclose(step(x, y), loss, rtol=1e-5)
     after = model.state_dict()
@@ -237,11 +263,10 @@ def message(**options: Any) -> str:
 
 
 def test_what_does_not_fit_is_named() -> None:
-    assert message(accumulate=2) == (
-        "accumulate: DPSGD computes gradients of single samples, expected 1"
-    )
+    assert message(accumulate=3).startswith("accumulate=3: expected a batch of 3 equal parts, got ")
     assert message(mixed="float16") == (
-        "mixed: DPSGD expected None or 'bfloat16', since it scales no losses"
+        "mixed: DPSGD expected None or 'bfloat16', since a step that is skipped where a scaled "
+        "loss overflows would tell of its samples"
     )
     assert message().startswith("batch_norm: expected more than 1 element per channel")
     with pytest.raises(GraphError) as caught:

@@ -37,6 +37,7 @@ def test_stages_hold_the_graph_after_each_pass():
         "fuse_columns",
         "fuse_rows",
         "fuse_products",
+        "order_turns",
         "fuse_multiply_add",
         "order_sums",
     ]

@@ -24,6 +24,8 @@ INSTRUCTION_SETS = {"sse2": 4, "avx2": 8, "avx512": 16}
 LOG_LEVELS = ("error", "warning", "info", "debug")
 LIBRARIES = "libraries"
 """What `tune` is for measurements that try libraries too."""
+SIMULATED = ("h100", "t4", "a100", "rtx4090", "b200")
+"""The GPUs that the simulated one may stand for, the default first."""
 MAX_STREAMS = 8
 """Queues of kernels that a plan may have."""
 
@@ -191,6 +193,11 @@ def early_launch() -> bool:
     return bool(_setting("GRAPHC_EARLY_LAUNCH", _flag))
 
 
+def sim_gpu() -> str:
+    """Return the GPU that device="sim" stands for: GRAPHC_SIM_GPU."""
+    return _setting("GRAPHC_SIM_GPU", _sim_gpu) or SIMULATED[0]
+
+
 def multiplies_groups() -> bool:
     """Return whether GPU kernels may use wgmma: GRAPHC_WGMMA."""
     return bool(_setting("GRAPHC_WGMMA", _flag))
@@ -292,6 +299,12 @@ def _device(text: str) -> str:
     if text in ("cpu", "cuda", "sim", "reference") or re.fullmatch(r"cuda:\d{1,3}", text):
         return text
     raise _ExpectedError("cpu, cuda, cuda:N, sim or reference")
+
+
+def _sim_gpu(text: str) -> str:
+    if text in SIMULATED:
+        return text
+    raise _ExpectedError(f"one of {', '.join(SIMULATED)}")
 
 
 def _count(text: str) -> int:

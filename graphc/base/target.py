@@ -156,6 +156,9 @@ class Target:
     multiplies_tiles: bool = False
     """Whether an instruction adds products of bf16 to 16 x 16 sums (AMX-BF16), and the system lets
     the process use it. A CPU that does multiplies pairs as well."""
+    tensor_cores: bool = True
+    """Whether a GPU's tensor cores may multiply: those of compute capability 8.0 or newer multiply
+    halves, bfloats and tf32."""
     splits_products: bool = False
     """Whether a product of float32 may be made of three of tf32 (`precision="float32x3"`), where
     tensor cores gain by it."""

@@ -34,7 +34,11 @@ TEMPLATES = {
 _EXCHANGED = {
     "all_reduce": "adds what all ranks have, in the order of the ranks",
     "reduce_scatter": "adds this rank's slice of what all ranks have, in the order of the ranks",
+    "all_to_all": "receives what each rank has for this one",
     "all_gather": "collects the slices of all ranks",
+    "send": "sends an array to another rank",
+    "receive": "receives an array from another rank",
+    "share": "gives all ranks an array of one of them",
 }
 """What nodes that communicate do."""
 _ALL_ROWS = (

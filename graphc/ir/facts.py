@@ -41,6 +41,8 @@ class Facts:
     communicates: ClassVar[bool] = False
     """Takes part in what other processes compute: it runs as often as on these, in the same order,
     and not on this device."""
+    in_turn: ClassVar[bool] = False
+    """Its first input and output are tokens, which order it among others that communicate."""
     lane_axes: ClassVar[tuple[int, ...] | None] = None
     """The axes along which its kernels may have lanes; None for any."""
     own_template: ClassVar[str] = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -10,11 +11,13 @@ import numpy as np
 
 from graphc.base.dlpack import host_array
 from graphc.base.dtypes import can_hold, convert, long_name, shown
-from graphc.base.errors import GraphError
+from graphc.base.errors import GraphError, RunError
 from graphc.base.locks import HOST, Lock, completed, holding, refuse_reentry
 from graphc.ir import DTYPES, Array, Layout, Type, dtype_name
 
 T = TypeVar("T")
+AWAY = "away"
+"""What is current of a buffer whose contents another process has."""
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector register. Every buffer starts on a multiple of it, in
 every segment."""
@@ -40,9 +43,10 @@ class StateBuffer:
     """One piece of state.
 
     `array` is its host copy, row-major and aligned. It never moves, so that programs on the CPU may
-    keep its address. Programs on other devices have copies, perhaps under a layout: `copies` has
-    them by name, and `current` is the name of the one written last ("host" is the CPU). bf16 is
-    stored as two opaque bytes; `numpy` and `assign` take and return float32.
+    keep its address, unless its contents `leave` this process. Programs on other devices have
+    copies, perhaps under a layout: `copies` has them by name, and `current` is the name of the one
+    written last ("host" is the CPU). bf16 is stored as two opaque bytes; `numpy` and `assign` take
+    and return float32.
     """
 
     def __init__(self, value: Any, dtype: Any = None) -> None:
@@ -65,6 +69,7 @@ class StateBuffer:
         self.version = 0
         self.copies: dict[str, Any] = {}
         self.current = "host"
+        self._left: tuple[str, weakref.ref[Array]] = "", weakref.ref(self.array)
         self._packed: WeakValueDictionary[Layout, PackedBuffer] = WeakValueDictionary()
 
     def packed(self, layout: Layout) -> PackedBuffer:
@@ -113,8 +118,31 @@ class StateBuffer:
             raise GraphError(f"{name}: expected {expected}, got {got}")
         overwrite({name: self}, {name: source}, name)
 
+    def leave(self, where: str) -> None:
+        """Free the memory, since another process has the contents from now on.
+
+        Reading them raises RunError, which says `where` they are; writing them brings them back.
+        """
+        if self.current != AWAY:
+            kind = self.type
+            self._left = where, weakref.ref(self.array)
+            zero = np.zeros((), kind.numpy_dtype)
+            self.array = np.broadcast_to(zero, kind.shape)
+            self.copies, self.current = {}, AWAY
+
+    def come_back(self) -> None:
+        """Have memory again for contents that are about to be written."""
+        if self.current == AWAY:
+            known = self._left[1]()  # alive where a program has its address
+            self.array = (
+                aligned_empty(self.array.shape, self.array.dtype) if known is None else known
+            )
+            self.current = "host"
+
     def refresh_host(self) -> None:
         """Copy the newest contents to `array`."""
+        if self.current == AWAY:
+            raise RunError(self._left[0])
         if self.current != "host":
             self.copies[self.current].read_into(self.array)
             self.current = "host"
@@ -215,6 +243,7 @@ def overwrite(
 
     def write() -> None:
         for name, buffer in buffers.items():
+            buffer.come_back()
             buffer.array[...] = buffer.own(new[name])
         wrote(buffers.values(), "host")
 

@@ -187,9 +187,14 @@ class Where:
     """True for a node of the backward pass or of an update rule."""
     function: str = ""
     """The function of several ops that it is part of, such as `cross_entropy`, or update rule."""
+    turn: int = 0
+    """When it runs: behind all of earlier turns, the first of which is 1. 0 for whenever it can."""
+    batch: int = 0
+    """The micro-batch that it belongs to, from 1 up: no kernel has nodes of two. 0 for none."""
 
     def __str__(self) -> str:
-        parts = ["d"] if self.derived else []
+        parts = [f"@{self.turn}.{self.batch}"] if self.turn else []
+        parts += ["d"] if self.derived else []
         parts += [self.module] if self.module else []
         parts += [f"{self.function}()"] if self.function else []
         return " ".join([*parts, *self.lines])
@@ -203,4 +208,6 @@ class Where:
         lines = tuple(dict.fromkeys(self.lines + other.lines))
         function = self.function if self.function == other.function else ""
         derived = self.derived and other.derived
-        return Where(self.module or other.module, lines, derived, function)
+        turn = min(self.turn, other.turn) or self.turn or other.turn
+        batch = self.batch or other.batch
+        return Where(self.module or other.module, lines, derived, function, turn, batch)

@@ -13,6 +13,7 @@ from graphc.ops.linear.orthogonal import *
 from graphc.ops.linear.triangles import *
 from graphc.ops.loops.scan import *
 from graphc.ops.matmul import *
+from graphc.ops.point_to_point import *
 from graphc.ops.pointwise.arithmetic import *
 from graphc.ops.pointwise.bitwise import *
 from graphc.ops.pointwise.elementary import *

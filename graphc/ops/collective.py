@@ -107,6 +107,28 @@ class ReduceScatter(_Exchange):
 
 
 @dataclass(frozen=True)
+class AllToAll(_Exchange):
+    """What each rank has for this one, in the order of the ranks.
+
+    The input has a part for each rank along its first axis, and so has the result.
+    """
+
+    ranks: int
+    """The number of processes."""
+    name: ClassVar[str] = "all_to_all"
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        (x,) = inputs
+        if x.shape[:1] != (self.ranks,):
+            raise GraphError(f"all_to_all: expected {self.ranks} parts, got {x}")
+        return (Type(x.shape, x.dtype),)
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        """What rank 0 receives where all ranks have the same input."""
+        return (np.repeat(inputs[0][:1], self.ranks, axis=0),)
+
+
+@dataclass(frozen=True)
 class AllGather(_Exchange):
     """The inputs of all ranks, along a new first axis in the order of the ranks."""
 

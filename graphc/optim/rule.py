@@ -122,7 +122,11 @@ class Rule(Stateful):
         self.emit_slices(builder, gradients, None)
 
     def emit_slices(
-        self, builder: Builder, gradients: Sequence[Gradient], slices: Slices | None
+        self,
+        builder: Builder,
+        gradients: Sequence[Gradient],
+        slices: Slices | None,
+        clipped: bool = False,
     ) -> None:
         """Append the updates of this rank's slices of all parameters, and what `emit` does.
 
@@ -130,6 +134,7 @@ class Rule(Stateful):
             builder: The program under construction.
             gradients: What `emit` takes; with `slices`, this rank's slice of each gradient.
             slices: How updates are divided among ranks; None if they are not.
+            clipped: Whether gradients are clipped already.
         """
         called = type(self).__name__.lower()
         self._remember(gradients, slices)
@@ -150,7 +155,7 @@ class Rule(Stateful):
             parts = [
                 g if r is None else r.values for (_, g, _), r in zip(gradients, rows, strict=True)
             ]
-            scale = self._scale(parts)
+            scale = None if clipped else self._scale(parts)
         for (parameter, _, name), counter, few, part in zip(
             gradients, counters, rows, parts, strict=True
         ):

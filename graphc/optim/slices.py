@@ -6,7 +6,11 @@ scattered, each rank updates its slices, and what these become is gathered by al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,6 +35,8 @@ class Slices:
     """How many there are."""
     gathered: Callable[[Array], Array]
     """Returns the arrays of all ranks along a new first axis; all call it together."""
+    by_kernels: bool
+    """Whether kernels, rather than messages, add the gradients of ranks."""
     _bucket: dict[str, Tensor] = field(default_factory=dict)
     """This rank's slices of the sums of the bucket of each parameter, by name."""
 
@@ -49,18 +55,15 @@ class Slices:
                 have these along their first axes.
             pieces: The pieces of each rank.
         """
-        begin = len(builder.nodes)
         lead = () if pieces == 1 else (pieces,)
-        rows = [self._rows(gradient, lead) for _, gradient in gradients]
-        whole = functions.concat(rows, -1) if len(rows) > 1 else rows[0]
-        (total,) = builder.emit(ops.ReduceScatter(self.ranks, pieces), whole, name="bucket")
-        # Before the rest of the backward pass, beside which the bucket is sent.
-        own = builder.nodes[begin:]
-        del builder.nodes[begin:]
-        given = {gradient.value for _, gradient in gradients}
-        made = [n for n, node in enumerate(builder.nodes) if not given.isdisjoint(node.outputs)]
-        at = max(made, default=-1) + 1
-        builder.nodes[at:at] = own
+        tensors = [gradient for _, gradient in gradients]
+        with _behind(builder, tensors):
+            rows = [_rows(tensor, lead, self.ranks) for tensor in tensors]
+            whole = functions.concat(rows, -1) if len(rows) > 1 else rows[0]
+            if self.by_kernels:
+                total = _slice_sum(builder, whole, self.ranks, pieces)
+            else:
+                (total,) = builder.emit(ops.ReduceScatter(self.ranks, pieces), whole, name="bucket")
         self._bucket.update((name, total) for name, _ in gradients)
         return list(functions.split(total, [row.shape[-1] for row in rows]))
 
@@ -96,14 +99,67 @@ class Slices:
                 flat = functions.reshape(part, -1)[: old.size]
                 builder.update(old, functions.reshape(flat, old.shape))
 
-    def _rows(self, tensor: Tensor, lead: tuple[int, ...]) -> Tensor:
-        """The slices of all ranks [*lead, ranks, n] of a tensor [*lead, ...]."""
-        kind = Type(tensor.shape[len(lead) :], tensor.dtype)
-        size = slice_size(kind, self.ranks)
-        flat = functions.reshape(tensor, (*lead, kind.size))
-        if lack := self.ranks * size - kind.size:
-            flat = functions.pad(flat, [*((0, 0) for _ in lead), (0, lack)])
-        return functions.reshape(flat, (*lead, self.ranks, size))
+
+def ordered_sums(
+    builder: Builder, tensors: Sequence[Tensor], ranks: int, pieces: int
+) -> list[Tensor]:
+    """Return the sums of a bucket's tensors over all pieces, added in order by kernels.
+
+    Each rank receives the pieces of its slice of the bucket, adds them, and collects all slices.
+
+    Args:
+        builder: The program under construction.
+        tensors: The tensors, of one dtype; with `pieces` > 1 these are along their first axes.
+        ranks: The number of processes.
+        pieces: The pieces of each rank.
+    """
+    lead = () if pieces == 1 else (pieces,)
+    with _behind(builder, tensors):
+        rows = [_rows(tensor, lead, ranks) for tensor in tensors]
+        whole = functions.concat(rows, -1) if len(rows) > 1 else rows[0]
+        own = _slice_sum(builder, whole, ranks, pieces)
+        (slices,) = builder.emit(ops.AllGather(ranks), own, name="bucket")
+        sums = []
+        parts = functions.split(slices, [row.shape[-1] for row in rows], 1)
+        for tensor, part in zip(tensors, parts, strict=True):
+            shape = tensor.shape[len(lead) :]
+            flat = functions.reshape(part, -1)[: math.prod(shape)]
+            sums.append(functions.reshape(flat, shape))
+    return sums
+
+
+def _slice_sum(builder: Builder, whole: Tensor, ranks: int, pieces: int) -> Tensor:
+    """This rank's slice [n] of a sum of the pieces of all ranks [pieces, ranks, n]."""
+    parts = whole if pieces == 1 else functions.swapaxes(whole, 0, 1)
+    (received,) = builder.emit(ops.AllToAll(ranks), parts, name="pieces")
+    terms = functions.unstack(functions.reshape(received, (ranks * pieces, -1)))
+    return functools.reduce(operator.add, terms)
+
+
+@contextmanager
+def _behind(builder: Builder, tensors: Sequence[Tensor]) -> Iterator[None]:
+    """Emit nodes behind those that make the tensors.
+
+    So they are before the rest of the backward pass, beside which a bucket is sent.
+    """
+    begin = len(builder.nodes)
+    yield
+    own = builder.nodes[begin:]
+    del builder.nodes[begin:]
+    given = {tensor.value for tensor in tensors}
+    made = [n for n, node in enumerate(builder.nodes) if not given.isdisjoint(node.outputs)]
+    at = max(made, default=-1) + 1
+    builder.nodes[at:at] = own
+
+
+def _rows(tensor: Tensor, lead: tuple[int, ...], ranks: int) -> Tensor:
+    """The slices of all ranks [*lead, ranks, n] of a tensor [*lead, ...]."""
+    kind = Type(tensor.shape[len(lead) :], tensor.dtype)
+    size = slice_size(kind, ranks)
+    flat = functions.reshape(tensor, (*lead, kind.size))
+    if lack := ranks * size - kind.size:
+        flat = functions.pad(flat, [*((0, 0) for _ in lead), (0, lack)])
+    return functions.reshape(flat, (*lead, ranks, size))
 
 
 def is_elementwise(apply: Callable[[Type], Builder], kind: Type, ranks: int) -> bool:

@@ -124,7 +124,7 @@ class Stateful:
         if clock.rate.array.item() == self._only_rate:
             return
         scheduled = callable(self._lr) or any(callable(group.lr) for group in self._groups)
-        finished = clock.finished if scheduled else 0
+        finished = clock.count() if scheduled else 0
         self._set_rate(clock.rate, self.rate_at(finished))
         for group, buffer in zip(self._groups, clock.rates, strict=True):
             self._set_rate(buffer, group.rate_at(finished))

@@ -99,6 +99,37 @@ class Group:
         """
         self._noting(lambda: self._gather(own, whole))
 
+    def swap(self, parts: Array, received: Array) -> None:
+        """Let `received` be what each rank has for this one. Failures are as those of `sum_pieces`.
+
+        Args:
+            parts: What this rank has for each [ranks, n].
+            received: Receives a row of each rank [ranks, n].
+        """
+        bounds = [parts[0].nbytes * r for r in range(self.ranks + 1)]
+        whole, target = parts.reshape(-1).view(np.uint8), received.view(np.uint8)
+        self._noting(lambda: self.transport.all_to_all(whole, bounds, target))
+
+    def send(self, array: Array, peer: int) -> None:
+        """Send an array [n] to another rank. Failures are as those of `sum_pieces`."""
+        self._noting(lambda: self.transport.send(_bytes(array), peer))
+
+    def receive(self, array: Array, peer: int) -> None:
+        """Let `array` [n] be what another rank sends. Failures are as those of `sum_pieces`."""
+        self._noting(lambda: self.transport.receive(_bytes(array), peer))
+
+    def share(self, array: Array, root: int) -> None:
+        """Let `array` [n] be that of rank `root`. Failures are as those of `sum_pieces`."""
+        self._noting(lambda: self.transport.broadcast(_bytes(array), root))
+
+    def shared(self, array: Array, root: int) -> Array:
+        """Return a contiguous array, which is overwritten by that of rank `root`.
+
+        All ranks call it together, between steps. Raises RunError if a rank has failed.
+        """
+        self._raising(lambda: self.transport.broadcast(_bytes(array), root))
+        return array
+
     def gathered(self, own: Array) -> Array:
         """Return the contiguous arrays of all ranks, along a new first axis.
 
@@ -163,7 +194,7 @@ class Group:
             self._raising(partial(self._broadcast, array))
 
     def _broadcast(self, array: Array) -> None:
-        self.transport.broadcast(array.reshape(-1).view(np.uint8))
+        self.transport.broadcast(_bytes(array))
 
     def agreed(self, value: Any) -> Any:
         """Return what rank 0 gives, a value for JSON, on all ranks."""
@@ -262,6 +293,10 @@ class Group:
             self._life.tell(self._failure or None)
         self._life.close()
         self.transport.close(bool(self._failure))
+
+
+def _bytes(array: Array) -> Array:
+    return array.reshape(-1).view(np.uint8)
 
 
 ALONE = Group(Alone())

@@ -55,8 +55,14 @@ class MpiTransport:
         in_place = _mpi().IN_PLACE
         self._wait(self._communicator.Iallgatherv(in_place, (whole, (counts, list(bounds[:-1])))))
 
-    def broadcast(self, array: Array) -> None:
-        self._wait(self._communicator.Ibcast(array))
+    def broadcast(self, array: Array, root: int = 0) -> None:
+        self._wait(self._communicator.Ibcast(array, root))
+
+    def send(self, array: Array, peer: int) -> None:
+        self._wait(self._communicator.Isend(array, peer))
+
+    def receive(self, array: Array, peer: int) -> None:
+        self._wait(self._communicator.Irecv(array, peer))
 
     def wake(self) -> None:
         self._woken = True

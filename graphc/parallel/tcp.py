@@ -16,6 +16,7 @@ from graphc.parallel.transport import Array, LostError
 
 PART = 1 << 20
 """The most bytes that one call of the system moves."""
+_NOTHING = np.empty(0, np.uint8)
 
 
 class TcpTransport:
@@ -44,11 +45,18 @@ class TcpTransport:
         slices = [whole[start:stop] for start, stop in pairwise(bounds)]
         self._swap([slices[self.rank]] * self.ranks, slices)
 
-    def broadcast(self, array: Array) -> None:
-        nothing = np.empty(0, np.uint8)
-        mine = [array if self.rank == 0 else nothing] * self.ranks
-        theirs = [array if r == 0 and self.rank else nothing for r in range(self.ranks)]
+    def broadcast(self, array: Array, root: int = 0) -> None:
+        mine = [array if self.rank == root else _NOTHING] * self.ranks
+        theirs = [array if r == root != self.rank else _NOTHING for r in range(self.ranks)]
         self._swap(mine, theirs)
+
+    def send(self, array: Array, peer: int) -> None:
+        nothing = [_NOTHING] * self.ranks
+        self._swap([array if r == peer else _NOTHING for r in range(self.ranks)], nothing)
+
+    def receive(self, array: Array, peer: int) -> None:
+        nothing = [_NOTHING] * self.ranks
+        self._swap(nothing, [array if r == peer else _NOTHING for r in range(self.ranks)])
 
     def wake(self) -> None:
         self._wakes.send(b"!")

@@ -23,9 +23,10 @@ class LostError(Exception):
 class Transport(Protocol):
     """Moves arrays of bytes (u8, contiguous) between ranks.
 
-    All ranks call the same methods in the same order, one at a time, from any thread. Methods
-    return when the arrays are complete. They sleep while they wait, and raise LostError if a rank
-    is gone, or when `wake` was called meanwhile.
+    All ranks call the same methods in the same order, one at a time, from any thread; `send` and
+    `receive` are called by two ranks alone, in one order on both. Methods return when the arrays
+    are complete. They sleep while they wait, and raise LostError if a rank is gone, or when `wake`
+    was called meanwhile.
     """
 
     name: str
@@ -48,8 +49,14 @@ class Transport(Protocol):
     def all_gather(self, whole: Array, bounds: Sequence[int]) -> None:
         """Let each rank's slice of `whole` be that of the rank; one's own is there already."""
 
-    def broadcast(self, array: Array) -> None:
-        """Let `array` be that of rank 0."""
+    def broadcast(self, array: Array, root: int = 0) -> None:
+        """Let `array` be that of rank `root`."""
+
+    def send(self, array: Array, peer: int) -> None:
+        """Send an array to another rank, which may have to receive it before this returns."""
+
+    def receive(self, array: Array, peer: int) -> None:
+        """Let `array` be what another rank sends."""
 
     def wake(self) -> None:
         """Let a method that waits in another thread raise LostError."""
@@ -70,7 +77,13 @@ class Alone:
     def all_gather(self, whole: Array, bounds: Sequence[int]) -> None:
         pass
 
-    def broadcast(self, array: Array) -> None:
+    def broadcast(self, array: Array, root: int = 0) -> None:
+        pass
+
+    def send(self, array: Array, peer: int) -> None:
+        pass
+
+    def receive(self, array: Array, peer: int) -> None:
         pass
 
     def wake(self) -> None:

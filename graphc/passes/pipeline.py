@@ -37,6 +37,7 @@ fuse_columns        behind layouts, which look at kernels of one contraction or 
 fuse_rows           likewise
 fuse_products       small contractions become grouped products; it looks at kernels that are
                     finished, and changes none of them
+order_turns         behind all that adds nodes
 fuse_multiply_add   last: which products are rounded is what kernels compute, whatever made them
 """
 
@@ -67,6 +68,7 @@ from graphc.passes.layout.split_joins import split_joins
 from graphc.passes.layout.split_strides import split_strides
 from graphc.passes.loops.hoist import hoist
 from graphc.passes.loops.store_or_recompute import store_or_recompute
+from graphc.passes.order_turns import order_turns
 from graphc.passes.rewriting.runner import Pass
 from graphc.passes.simplify.clean import clean, simplify
 from graphc.passes.simplify.commute import commute
@@ -101,6 +103,7 @@ AFTER_GRADIENT: tuple[tuple[str, Pass], ...] = (
     ("fuse_columns", fuse_columns),
     ("fuse_rows", fuse_rows),
     ("fuse_products", fuse_products),
+    ("order_turns", order_turns),
     ("fuse_multiply_add", through_bodies(fuse_multiply_add)),
 )
 PRECISIONS: dict[str, tuple[tuple[str, Pass, str], ...]] = {
@@ -141,6 +144,11 @@ OPTIONAL = (
 planner's (`runtime/planner/time_steps.py`, `join_launches.py`)."""
 
 
+NOT_IN_LOOPS = ("recompute", "layout", "channel_lanes")
+"""Passes that leave bodies of loops as they are. Programs whose micro-batches are written out do
+without them, to have the bits of those that loop over micro-batches."""
+
+
 def after_gradient(precision: str) -> tuple[tuple[str, Pass], ...]:
     """`AFTER_GRADIENT` with the pass of a precision."""
     own = PRECISIONS[precision]
@@ -151,4 +159,11 @@ def after_gradient(precision: str) -> tuple[tuple[str, Pass], ...]:
     return tuple(placed)
 
 
-__all__ = ["AFTER_GRADIENT", "BEFORE_GRADIENT", "OPTIONAL", "PRECISIONS", "after_gradient"]
+__all__ = [
+    "AFTER_GRADIENT",
+    "BEFORE_GRADIENT",
+    "NOT_IN_LOOPS",
+    "OPTIONAL",
+    "PRECISIONS",
+    "after_gradient",
+]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from graphc import functions, ops
 from graphc.ir import FLOATS, NARROW, Where
-from graphc.optim.slices import Slices
+from graphc.optim.slices import Slices, ordered_sums
 from graphc.parallel.options import DataParallel, buckets
 from graphc.trace import Builder, Tensor
 
@@ -23,6 +23,7 @@ def averaged(
     pairs: Sequence[tuple[str, Tensor]],
     outputs: Sequence[Tensor],
     slices: Slices | None = None,
+    by_kernels: bool = False,
 ) -> tuple[list[tuple[str, Tensor]], list[Tensor]]:
     """Return gradients and outputs, averaged over all ranks: of the outputs the loss, the first.
 
@@ -35,6 +36,7 @@ def averaged(
         pairs: (name of a parameter, its gradient).
         outputs: What the program returns.
         slices: How the update is divided among ranks; None if it is not.
+        by_kernels: Whether kernels add the gradients, in order, rather than messages.
     """
     with builder.at(_WHERE):
         _average_state(builder, parallel)
@@ -45,7 +47,7 @@ def averaged(
         averages_loss = bool(outputs) and _is_loss(outputs[0], parallel)
         if averages_loss:
             tensors.append(outputs[0])
-        means = _means(builder, parallel, tensors, parallel.pieces, "bucket")
+        means = _means(builder, parallel, tensors, parallel.pieces, "bucket", by_kernels=by_kernels)
         if slices is None:
             found = [(name, mean) for (name, _), mean in zip(pairs, means, strict=False)]
         return found, [means[-1], *outputs[1:]] if averages_loss else list(outputs)
@@ -77,6 +79,7 @@ def _means(
     pieces: int,
     name: str,
     parts: int = 0,
+    by_kernels: bool = False,
 ) -> list[Tensor]:
     """The means of tensors over all ranks and pieces, in buckets of one dtype each."""
     wide = _wide(parallel, tensors, pieces, parts)
@@ -84,7 +87,11 @@ def _means(
     means: dict[int, Tensor] = {}
     op = ops.AllReduce(parallel.ranks, pieces)
     for members in _members(parallel, wide, pieces):
-        sums = builder.emit(op, *(wide[n] for n in members), name=name)
+        terms = [wide[n] for n in members]
+        if by_kernels:
+            sums: Sequence[Tensor] = ordered_sums(builder, terms, parallel.ranks, pieces)
+        else:
+            sums = builder.emit(op, *terms, name=name)
         means.update((n, total * factor) for n, total in zip(members, sums, strict=True))
     return [means[n] for n in range(len(wide))]
 

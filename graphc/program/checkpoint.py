@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +67,8 @@ def save_checkpoint(
     number of steps. A file appears whole or not at all, even if the process is killed or the power
     fails. At any time, one process may write to a folder: of the ranks of `DataParallel`, whose
     state is the same, rank 0 writes, and the others return at once. With
-    `shard_optimizer_state=True` all ranks call this together, since rank 0 collects the moments.
+    `shard_optimizer_state=True` and with `PipelineParallel` all ranks call this together, since
+    rank 0 collects what each has.
 
     Args:
         folder: The folder, which is made if needed.
@@ -102,6 +103,7 @@ def save_checkpoint(
     for group in filter(None, groups if writes else ()):
         group.check()
     tensors, buffers = _stored(named)
+    others = _of_other_ranks(named, tensors)
     if not writes:
         sliced = {n: b for n, b in buffers.items() if isinstance(b, SlicedBuffer)}
         contents(sliced, "save_checkpoint")  # which rank 0 collects
@@ -114,7 +116,7 @@ def save_checkpoint(
     }
     with suppress(OSError):  # which writing the file reports
         path.parent.mkdir(parents=True, exist_ok=True)
-    arrays = contents(buffers, "save_checkpoint")
+    arrays = others | contents(buffers, "save_checkpoint")
     try:
         write_sealed("save_checkpoint", path, KIND, document, arrays)
     except (TypeError, ValueError, RecursionError) as problem:
@@ -208,6 +210,26 @@ def _stored(
     return tensors, {name: buffer for buffer, name in tensor_of.items()}
 
 
+def _of_other_ranks(
+    named: Mapping[str, Source], tensors: dict[str, dict[str, str]]
+) -> dict[str, Array]:
+    """The state that stages of programs on other ranks have, by tensor; its names are added."""
+    arrays = {}
+    for source, holder in named.items():
+        if isinstance(holder, Program) and holder.staged is not None:
+            whole = holder.staged.whole(contents(holder.buffers, "save_checkpoint"))
+            for name in (name for name in whole if name not in tensors[source]):
+                tensors[source][name] = f"{source}/{name}"
+                arrays[f"{source}/{name}"] = whole[name]
+    return arrays
+
+
+def _elsewhere(source: Source) -> Collection[str]:
+    """The names of a program's state that other ranks have."""
+    staged = source.staged if isinstance(source, Program) else None
+    return () if staged is None else staged.types.keys() - source.buffers.keys()
+
+
 def _read(path: Path) -> tuple[Fields, dict[str, Array]]:
     """The document and the arrays of an intact file."""
     try:
@@ -277,7 +299,8 @@ def _fitting(
     for source in (name for name in named if name in tensors):
         own, theirs = _buffers(named[source]), tensors[source]
         problems += [f"{source}: missing {n} : {own[n].whole_type}" for n in own if n not in theirs]
-        problems += [f"{source}: unexpected {name}" for name in theirs if name not in own]
+        known = {*own, *_elsewhere(named[source])}
+        problems += [f"{source}: unexpected {name}" for name in theirs if name not in known]
         for name in (name for name in own if name in theirs):
             buffer, tensor = own[name], theirs[name]
             array = arrays.get(tensor)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphc.base.errors import refusals
 from graphc.base.messages import decisions
@@ -13,15 +13,22 @@ from graphc.ir import Graph, tree
 from graphc.ir.failures import stage
 from graphc.ops.custom_gradient import without_marks
 from graphc.parallel.options import DataParallel
+from graphc.parallel.pipeline import PipelineParallel
 from graphc.program.buckets import Buckets, buckets_of, has_names
 from graphc.program.loading import make_plan_of as make_plan_of
+from graphc.program.loading import orders_messages
 from graphc.program.making import Recipe, make
 from graphc.program.options import Options
 from graphc.program.plan_cache import PlanCache
 from graphc.program.program import Program as Program
+from graphc.program.ranks import adds_by_kernels
 from graphc.program.sizes import SizedProgram
-from graphc.program.tracing import Common, collector_paused, trace_function
+from graphc.program.stage_state import StageState
+from graphc.program.tracing import Common, Traced, collector_paused, trace_function
 from graphc.program.update import Differentiated, Update
+
+if TYPE_CHECKING:
+    from graphc.parallel.group import Group
 
 
 def compile(
@@ -45,7 +52,7 @@ def compile(
     accumulate: int = 1,
     gradients: Any = False,
     out: str = "host",
-    parallel: DataParallel | None = None,
+    parallel: DataParallel | PipelineParallel | None = None,
 ) -> Program:
     """Compile `fn(*args)`, or a whole training step with `update`, to a program.
 
@@ -101,7 +108,8 @@ def compile(
             results are arrays in its memory, which PyTorch, CuPy, JAX and other programs take where
             they lie, and `numpy()` copies to the host. On a CPU there is no difference.
         parallel: A `DataParallel` of the processes that train together, each with its part of the
-            batch, of which the specs are. The update takes the averages of all gradients.
+            batch, of which the specs are. The update takes the averages of all gradients. Or a
+            `PipelineParallel` of processes that have a stage of the function each.
 
     Returns:
         A `Program`; a `SizedProgram`, which takes every size, if an axis of a spec has a name. As
@@ -145,6 +153,10 @@ def compile(
         )
     buckets = buckets_of(batch, sizes)
     if has_names(args):
+        if options.pipeline is not None:
+            raise error(
+                "parallel: PipelineParallel expected specs of whole numbers, got named axes"
+            )
         if buckets and options.stays:
             raise error("out: 'device' with buckets, whose results are cut to size on the host")
         return SizedProgram(fn, args, buckets, options, _compiled)
@@ -189,7 +201,15 @@ def _compiled(
             None
             if update is None
             else Update.of(
-                traced, update, options.selection, options.mixed == "f16", options.parallel
+                traced,
+                update,
+                options.selection,
+                options.mixed == "f16",
+                options.parallel,
+                by_kernels=adds_by_kernels(
+                    options.parallel, orders_messages(options.target.device)
+                ),
+                clipped=options.pipeline is not None and update.clip_grad_norm is not None,
             )
         )
         before = [item for item in passes.BEFORE_GRADIENT if item[0] not in settings.disable]
@@ -206,11 +226,27 @@ def _compiled(
             stages["differentiate"] = whole.graph
             return whole
 
-        group = None if options.parallel is None else options.parallel.group
+        group = options.group
         recipe = Recipe(traced, differentiated, settings, options.precision, target, group)
         buffers = traced.builder.buffers
         remembered = PlanCache(graph, buffers, step, target, settings, options.precision, group)
         program = make(step, update, recipe, options.device, remembered, stages, notes)
+    if options.pipeline is not None:
+        _share_state(program, options.pipeline.group, traced)
     if options.stays:
         program._keep_results()
     return program
+
+
+def _share_state(program: Program, group: Group, traced: Traced) -> None:
+    """Keep of the model's state what this rank's stage has; all ranks call it together."""
+    program.staged = staged = StageState(group, program.buffers)
+    own = set(program.bound.values())
+    read = set(traced.builder.buffers.values())
+    for name, parameter in traced.parameters.items():
+        buffer = parameter.state
+        if name in staged.owners and buffer in read and buffer not in own:
+            buffer.leave(
+                f"{name}: is on rank {staged.owners[name]}, which has this stage of the pipeline: "
+                "state_dict of its program, which all ranks call together, returns all"
+            )

@@ -30,8 +30,11 @@ if TYPE_CHECKING:  # nothing of it is needed before something is compiled
 
 
 def default_device() -> str:
-    """Return a GPU if there is one, else the CPU; without PyCUDA no GPU is looked for."""
-    if find_spec("pycuda") is None:
+    """Return a GPU if there is one, else the CPU.
+
+    Without PyCUDA and NVIDIA's `cuda` packages no GPU is looked for.
+    """
+    if find_spec("pycuda") is None and find_spec("cuda") is None:
         return "cpu"
     from graphc.runtime import cuda
 
@@ -39,7 +42,11 @@ def default_device() -> str:
 
 
 def target_of(device: str) -> Target:
-    """Return the target of `device`; for a GPU, the oldest that kernels are made for."""
+    """Return the target of `device`.
+
+    Kernels are the same for all GPUs of compute capability 8.0 or newer, present or not; an older
+    one that is present gets kernels without tensor cores.
+    """
     if device == "cpu":
         from graphc.runtime.compilers.player_library import begin_player
         from graphc.runtime.compilers.shared_objects import cpu_target
@@ -49,11 +56,15 @@ def target_of(device: str) -> Target:
     kind = device.partition(":")[0]
     if kind not in ("cuda", "sim"):
         return Target(kind, lanes=1)
+    from graphc.runtime.cuda import lacks_tensor_cores
+
+    older = lacks_tensor_cores(device)
     groups, bulk = config.multiplies_groups(), config.copies_in_bulk()
     return Target(
         kind,
         lanes=1,
-        arch="sm_90a",
+        arch="sm_75" if older else "sm_90a",
+        tensor_cores=not older,
         multiplies_groups=groups,
         copies_in_bulk=groups and bulk,
         adds_in_clusters=config.adds_in_clusters(),
@@ -121,6 +132,11 @@ def key_of(
     return plan_key(graph, trainable, target, settings, precision)
 
 
+def orders_messages(device: str) -> bool:
+    """Return whether a device's messages add in the order of the ranks; NCCL has its own."""
+    return device.partition(":")[0] == "cpu"
+
+
 def load(
     graph: Graph,
     device: str,
@@ -138,8 +154,7 @@ def load(
     one. Messages of the plan go to the ranks of `group`.
     """
     if group is not None:
-        kind = device.partition(":")[0]
-        check_messages(graph, device, kind in ("cpu", "cuda"), kind == "cpu")
+        check_messages(device, device.partition(":")[0] in ("cpu", "cuda"))
     if target.device == "reference":
         from graphc.runtime.reference import ReferenceExecutable
 

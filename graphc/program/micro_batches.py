@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from graphc import functions
 from graphc.base.source_lines import error
@@ -29,12 +29,35 @@ Gradients = dict[str, Tensor]
 """The gradient of each parameter that the loss depends on, by the parameter's name."""
 
 
+class Differentiates(Protocol):
+    """What computes the gradients of one micro-batch."""
+
+    @property
+    def parts(self) -> int:
+        """The number of micro-batches."""
+
+    @property
+    def apart(self) -> bool:
+        """Whether the micro-batches' gradients and losses are kept apart, each of its own loss.
+
+        They are stacked along a new first axis; else they are added.
+        """
+
+    def once(
+        self,
+        builder: Builder,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        parameters: Mapping[str, Parameter],
+    ) -> tuple[Any, Gradients]:
+        """Call `fn` on a micro-batch; return its results, and what is added of its gradients."""
+
+
 @dataclass(frozen=True)
 class Differentiation:
     """How `compile` differentiates a function while it is traced."""
 
     parts: int
-    """The number of micro-batches."""
     scales: bool
     """Whether the loss is scaled."""
     selection: Selection | None
@@ -42,13 +65,13 @@ class Differentiation:
     returns: bool
     """Whether the gradients are results; else `update` takes them."""
     apart: bool = False
-    """Whether the gradients of the micro-batches, and their losses, are kept apart, each of its own
-    loss, along a new first axis; else they are added."""
 
     def __call__(self, traced: Traced, fn: Callable[..., Any], args: Sequence[Any]) -> Any:
         """Return the results of `fn`, and the gradients or not; the first result is the loss."""
         parameters = noted(traced, self.selection)
-        result, found = self._of(traced.builder, fn, args, parameters)
+        result, found = by_parts(self, traced.builder, fn, args, parameters)
+        if self.scales:
+            found = {name: unscaled(traced.builder, grad) for name, grad in found.items()}
         if self.selection is None and self.returns:
             refuse_closures(traced, "gradients=")
         if not found:
@@ -59,22 +82,7 @@ class Differentiation:
         traced.builder.applied += [(parameters[name], grad) for name, grad in found.items()]
         return result
 
-    def _of(
-        self,
-        builder: Builder,
-        fn: Callable[..., Any],
-        args: Sequence[Any],
-        parameters: Mapping[str, Parameter],
-    ) -> tuple[Any, Gradients]:
-        if self.parts == 1 and not self.apart:
-            result, found = self._once(builder, fn, args, parameters)
-        else:
-            result, found = _Loop(self, builder, args).run(fn, parameters)
-        if self.scales:
-            found = {name: unscaled(builder, grad) for name, grad in found.items()}
-        return result, found
-
-    def _once(
+    def once(
         self,
         builder: Builder,
         fn: Callable[..., Any],
@@ -93,6 +101,19 @@ class Differentiation:
             seed = seed if self.parts == 1 or self.apart else seed * (1 / self.parts)
         grads = gradients([loss], [seed], weights, builder)
         return result, {n: g for n, g in zip(read, grads, strict=True) if g is not None}
+
+
+def by_parts(
+    how: Differentiates,
+    builder: Builder,
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    parameters: Mapping[str, Parameter],
+) -> tuple[Any, Gradients]:
+    """Return the results of `fn` for the whole batch, and its gradients, added or apart."""
+    if how.parts == 1 and not how.apart:
+        return how.once(builder, fn, args, parameters)
+    return _Loop(how, builder, args).run(fn, parameters)
 
 
 def noted(traced: Traced, selection: Selection | None) -> dict[str, Parameter]:
@@ -127,10 +148,10 @@ def is_read(builder: Builder, buffer: StateBuffer) -> bool:
 class _Loop(BodyBuilder):
     """The loop over micro-batches."""
 
-    def __init__(self, how: Differentiation, outer: Builder, args: Sequence[Any]) -> None:
+    def __init__(self, how: Differentiates, outer: Builder, args: Sequence[Any]) -> None:
         super().__init__(outer, how.parts, "micro_batches")
         self.how = how
-        self.size = _size(args, how.parts, "shards of a rank" if how.apart else "accumulate")
+        self.size = size_of(args, how.parts, "shards of a rank" if how.apart else "accumulate")
         self.args = [tree.map_leaves(self._part, arg) for arg in args]
         """The arguments of an iteration."""
 
@@ -146,7 +167,7 @@ class _Loop(BodyBuilder):
     ) -> tuple[Any, Gradients]:
         """Append the loop; return the results for the whole batch, and the gradients."""
         with self.building():
-            result, found = self.how._once(self, fn, self.args, parameters)
+            result, found = self.how.once(self, fn, self.args, parameters)
             result = tree.map_leaves(lambda _, leaf: self.own(functions.as_tensor(leaf)), result)
             stacks = [leaf for _, leaf in tree.leaves(result)]
             grads = [functions.astype(g, "f32") if _narrow(g) else g for g in found.values()]
@@ -179,8 +200,8 @@ def _narrow(tensor: Tensor) -> bool:
     return tensor.dtype in NARROW
 
 
-def _size(args: Sequence[Any], parts: int, said: str) -> int:
-    """The size of a micro-batch, or GraphError; `said` is what asked for them."""
+def size_of(args: Sequence[Any], parts: int, said: str) -> int:
+    """Return the size of a micro-batch, or raise GraphError; `said` is what asked for them."""
     arrays = [leaf for arg in args for _, leaf in tree.leaves(arg) if isinstance(leaf, Tensor)]
     sizes = {leaf.value.name: leaf.shape[0] for leaf in arrays if leaf.ndim}
     if not sizes:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,10 +16,15 @@ from graphc.nn.selection import Selection
 from graphc.optim.private import DPSGD
 from graphc.optim.rule import Rule
 from graphc.parallel.options import DataParallel
+from graphc.parallel.pipeline import PipelineParallel
 from graphc.program.loading import target_for
 from graphc.program.micro_batches import Differentiation
 from graphc.program.private import PrivateDifferentiation
-from graphc.program.ranks import ranks_of
+from graphc.program.ranks import pipeline_of, ranks_of
+
+if TYPE_CHECKING:
+    from graphc.parallel.group import Group
+    from graphc.program.pipelined import Pipelined
 
 MIXED = {"bfloat16": "bf16", "float16": "f16"}
 """The values of `mixed` and the dtypes that they stand for."""
@@ -41,14 +46,22 @@ class Options:
     seed: int | None
     mixed: str
     """The two-byte dtype of products with mixed precision, "bf16" or "f16", or ""."""
-    differentiation: Differentiation | PrivateDifferentiation | None
+    differentiation: Differentiation | Pipelined | PrivateDifferentiation | None
     """How the gradient is computed while the function is traced; None if it is not."""
     holder: Rule | None
     """The optimizer that holds the loss's scale of a program that returns gradients."""
     stays: bool
     """Whether results stay on the device."""
     parallel: DataParallel | None = None
-    """The ranks that train together; None for a process by itself."""
+    """The ranks that have a part of the batch each; None for a process by itself."""
+    pipeline: PipelineParallel | None = None
+    """The ranks that have a stage of the function each; None for a process by itself."""
+
+    @property
+    def group(self) -> Group | None:
+        """The ranks; None for a process by itself."""
+        ranks = self.parallel or self.pipeline
+        return None if ranks is None else ranks.group
 
     @classmethod
     def of(
@@ -76,14 +89,22 @@ class Options:
             pipeline as passes,  # not before it is needed: they are a tenth of the package's import
         )
 
+        pipeline = pipeline_of(parallel, update, accumulate, mixed, gradients)
+        if isinstance(parallel, PipelineParallel):
+            trains_alone = pipeline is None and update is not None
+            accumulate, parallel = parallel.micro_batches if trains_alone else 1, None
         ranks = ranks_of(parallel, update, accumulate)
-        if ranks is not None and tune:
+        together = ranks is not None or pipeline is not None
+        if together and tune:
             raise error("tune: with parallel= expected False, since each rank would measure others")
-        if ranks is not None and streams in (None, "auto"):
+        if together and streams in (None, "auto"):
             streams = 1  # what one rank measures, others would measure otherwise
         disable = (disable,) if isinstance(disable, str) else disable
         optional = passes.OPTIONAL
         settings = config.read(streams, threads, device, tune, disable, optional, memory, wait)
+        if pipeline is not None:
+            left_out = dict.fromkeys((*settings.disable, *passes.NOT_IN_LOOPS))
+            settings = replace(settings, disable=tuple(left_out))
         if precision not in passes.PRECISIONS:
             *most, last = map(repr, passes.PRECISIONS)
             raise error(f"precision: expected {', '.join(most)} or {last}, got {precision!r}")
@@ -119,13 +140,21 @@ class Options:
             )
         if accumulate > 1 and update is None and not gradients:
             raise error("accumulate: is of use with update= or gradients=, neither is given")
-        differentiation: Differentiation | PrivateDifferentiation | None = None
-        if isinstance(update, DPSGD):
-            if accumulate > 1:
-                raise error("accumulate: DPSGD computes gradients of single samples, expected 1")
+        differentiation: Differentiation | Pipelined | PrivateDifferentiation | None = None
+        if pipeline is not None:
+            from graphc.program.pipelined import Pipelined
+
+            clip = None if update is None else update.clip_grad_norm
+            differentiation = Pipelined(pipeline, selection, update is not None, clip)
+        elif isinstance(update, DPSGD):
             if narrow == "f16":
-                raise error("mixed: DPSGD expected None or 'bfloat16', since it scales no losses")
-            differentiation = PrivateDifferentiation(update.clip, update.noise, selection)
+                raise error(
+                    "mixed: DPSGD expected None or 'bfloat16', since a step that is skipped where "
+                    "a scaled loss overflows would tell of its samples"
+                )
+            differentiation = PrivateDifferentiation(
+                update.clip, update.noise, selection, int(accumulate)
+            )
         elif gradients or accumulate > 1 or (ranks is not None and ranks.shards is not None):
             returns = gradients is not False
             scaled, apart = narrow == "f16", ranks is not None and ranks.shards is not None
@@ -147,4 +176,5 @@ class Options:
             holder,
             out == "device",
             ranks,
+            pipeline,
         )

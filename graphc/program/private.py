@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from graphc import functions, ops
 from graphc.base.source_lines import error
@@ -33,11 +33,11 @@ from graphc.ir import Node, Value, Where, tree
 from graphc.nn.parameter import Parameter
 from graphc.nn.selection import Selection
 from graphc.ops.axes import folded
-from graphc.program.micro_batches import is_read, joined, noted
+from graphc.program.micro_batches import Gradients, by_parts, is_read, joined, noted
 from graphc.program.sample_norms import convolution_squares, is_by_pixels, product_squares
 from graphc.program.tracing import Traced
 from graphc.program.vmap import Samples
-from graphc.trace import Tensor
+from graphc.trace import Builder, Tensor
 from graphc.trace.mixed import in_precision
 
 KEPT, POSITIONS = 16 << 20, 16
@@ -57,11 +57,27 @@ class PrivateDifferentiation:
     noise: float
     selection: Selection | None
     """The parameters; None for all that are trainable."""
+    parts: int = 1
+    apart: ClassVar[bool] = False
 
     def __call__(self, traced: Traced, fn: Callable[..., Any], args: Sequence[Any]) -> Any:
         """Return the results of `fn`, and give its private gradients to the update."""
         parameters = noted(traced, self.selection)
-        samples = _Private(traced.builder)
+        result, sums = by_parts(self, traced.builder, fn, args, parameters)
+        with traced.builder.at(_WHERE), in_precision(traced.builder, ""):
+            means = {name: self._mean(total, _count(args)) for name, total in sums.items()}
+        traced.builder.applied += [(parameters[name], mean) for name, mean in means.items()]
+        return result
+
+    def once(
+        self,
+        builder: Builder,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        parameters: Mapping[str, Parameter],
+    ) -> tuple[Any, Gradients]:
+        """Return the results of `fn` for a micro-batch, and the sums of its clipped gradients."""
+        samples = _Private(builder)
         entered = [tree.map_leaves(samples.one, arg, str(n)) for n, arg in enumerate(args)]
         samples.length = samples.count()
         with samples.building():
@@ -69,25 +85,31 @@ class PrivateDifferentiation:
         if not found:
             raise error("the loss depends on none of the trainable parameters of the arguments")
         samples.rewrite()
-        with traced.builder.at(_WHERE), in_precision(traced.builder, ""):
+        with builder.at(_WHERE), in_precision(builder, ""):
             sums = self._sums(samples, found)
-        traced.builder.applied += [(parameters[name], total) for name, total in sums.items()]
         leaves = iter([samples.known[leaf.value] for _, leaf in tree.leaves(result)])
-        return tree.map_leaves(lambda _, leaf: samples.of_batch(leaf, next(leaves)), result)
+        whole = tree.map_leaves(lambda _, leaf: samples.of_batch(leaf, next(leaves)), result)
+        return whole, sums
 
-    def _sums(self, samples: _Private, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The mean of the clipped gradients, with noise, of each parameter."""
+    def _mean(self, total: Tensor, count: int) -> Tensor:
+        """The mean of a parameter's clipped gradients, with noise."""
+        if self.noise:
+            total = total + _normal(total.shape) * (self.noise * self.clip)
+        return total * (1 / count)
+
+    def _sums(self, samples: _Private, found: Mapping[str, Tensor]) -> Gradients:
+        """The sum of the clipped gradients of each parameter."""
         made = {name: _Gradient.of(samples, grad) for name, grad in found.items()}
         squares = functions.stack([gradient.squares() for gradient in made.values()])
         norms = functions.sqrt(functions.sum(squares, 0))
         factors = functions.minimum(1.0, self.clip / functions.maximum(norms, 1e-12))
-        sums = {}
-        for name, gradient in made.items():
-            total = gradient.total(factors)
-            if self.noise:
-                total = total + _normal(total.shape) * (self.noise * self.clip)
-            sums[name] = total * (1 / samples.length)
-        return sums
+        return {name: gradient.total(factors) for name, gradient in made.items()}
+
+
+def _count(args: Sequence[Any]) -> int:
+    """The number of samples."""
+    leaves = (leaf for arg in args for _, leaf in tree.leaves(arg) if isinstance(leaf, Tensor))
+    return next(leaf.shape[0] for leaf in leaves if leaf.ndim)
 
 
 def _differentiated(

@@ -154,6 +154,12 @@ class Program(ProgramInspection):
             return Pending(self._executable.submit(arrays), self._given)
         return Pending(Ended(self._run(arrays)), self._given)
 
+    @property
+    def runs_ahead(self) -> bool:
+        """Whether `submit` leaves a step to the GPU, and nothing is shown or checked after it."""
+        on_gpu = isinstance(self._executable, Asynchronous)
+        return on_gpu and not self._checked and not self._shown
+
     def _keep_results(self) -> None:
         """From now on return results as arrays that stay on the GPU; what `out="device"` does."""
         if isinstance(self._executable, Asynchronous):

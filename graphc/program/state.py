@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from graphc.base.dtypes import shown
 from graphc.ir import Array, Type
-from graphc.ir.state import StateBuffer, overwrite, snapshot
+from graphc.ir.state import StateBuffer, contents, overwrite, snapshot
 from graphc.nn.state_arrays import fitting
 from graphc.ops.constant import PLACED
+from graphc.program.stage_state import StageState
 from graphc.trace.builder import RANK
 
 
@@ -18,6 +20,9 @@ class ProgramState:
     Attributes:
         name: The name of the compiled function.
     """
+
+    staged: StageState | None = None
+    """The state of all ranks, where each has a stage of the program."""
 
     def __init__(self, name: str, state: Mapping[str, StateBuffer]) -> None:
         self.name, self._state = name, state
@@ -48,14 +53,14 @@ class ProgramState:
                 message lists all.
         """
         own = self._buffers_for("load_state_dict")
-        types = {name: buffer.whole_type for name, buffer in own.items()}
-        overwrite(own, fitting(self.name, state, types))
+        arrays = fitting(self.name, state, self.state_types())
+        overwrite(own, {name: arrays[name] for name in own})
 
     def state_dict(self) -> dict[str, Array]:
         """Return copies of all state of the program, as of the last finished call.
 
-        It includes parameters, moments and counters. Where ranks have parts of the moments, all
-        ranks call it together.
+        It includes parameters, moments and counters. Where ranks have parts of these, all ranks
+        call it together.
 
         Returns:
             A dict from names to NumPy arrays.
@@ -65,9 +70,15 @@ class ProgramState:
             >>> sorted(f.state_dict())
             ['bias', 'weight']
         """
-        return snapshot(self._buffers_for("state_dict"))
+        own = self._buffers_for("state_dict")
+        if self.staged is None:
+            return snapshot(own)
+        whole = self.staged.whole(contents(own, "state_dict"))
+        return {name: shown(array) for name, array in whole.items()}
 
     def state_types(self) -> dict[str, Type]:
         """Return the types of what `state_dict` returns, by name."""
+        if self.staged is not None:
+            return dict(self.staged.types)
         buffers = self._buffers_for("state_types")
         return {name: buffer.whole_type for name, buffer in buffers.items()}

@@ -55,6 +55,10 @@ class Update:
     """Whether the loss is scaled, and steps whose gradients overflow are skipped."""
     parallel: DataParallel | None = None
     """The ranks over which gradients are averaged; None for a process by itself."""
+    by_kernels: bool = False
+    """Whether kernels, rather than messages, add the gradients of ranks."""
+    clipped: bool = False
+    """Whether gradients are given that are clipped already, where other ranks have some of them."""
 
     @classmethod
     def of(
@@ -64,6 +68,8 @@ class Update:
         selection: Selection | None,
         scales: bool = False,
         parallel: DataParallel | None = None,
+        by_kernels: bool = False,
+        clipped: bool = False,
     ) -> Update:
         """Return the update of a selection of the program's parameters.
 
@@ -75,7 +81,10 @@ class Update:
         allowed = traced.parameters if selection is None else selection.of(traced.parameters)
         trainable = {name: p.trainable for name, p in allowed.items()}
         scales = scales or (bool(traced.builder.applied) and rule.scales_losses())
-        return cls(traced, rule, allowed, trainable, selection is not None, scales, parallel)
+        selected = selection is not None
+        return cls(
+            traced, rule, allowed, trainable, selected, scales, parallel, by_kernels, clipped
+        )
 
     def differentiate(self, graph: Graph) -> Differentiated:
         """Append the gradient of the first output and the update of the parameters to the graph.
@@ -91,7 +100,9 @@ class Update:
             pairs = self._given(given) if given else self._of_loss(builder, outputs, read)
             slices = self._slices(pairs)
             if self.parallel is not None:
-                pairs, outputs = averaged(builder, self.parallel, pairs, outputs, slices)
+                pairs, outputs = averaged(
+                    builder, self.parallel, pairs, outputs, slices, self.by_kernels
+                )
             self._emit(builder, pairs, slices)
         updated = [name for name, _ in pairs]
         read = list(dict.fromkeys([*read, *updated]))
@@ -141,7 +152,7 @@ class Update:
                 "gradients: mixed='bfloat16' has none"
             )
         self.rule.check_slices([(self.allowed[n], g, n) for n, g in pairs], parallel.ranks)
-        return Slices(parallel.rank, parallel.ranks, parallel.group.gathered)
+        return Slices(parallel.rank, parallel.ranks, parallel.group.gathered, self.by_kernels)
 
     def _emit(
         self,
@@ -153,7 +164,9 @@ class Update:
         if self.scales:
             loss_scale(builder)
         gradients = [(self.allowed[name], g, name) for name, g in pairs]
-        if slices is None:
+        if self.clipped:
+            self.rule.emit_slices(builder, gradients, None, clipped=True)
+        elif slices is None:
             self.rule.emit(builder, gradients)
         else:
             self.rule.emit_slices(builder, gradients, slices)

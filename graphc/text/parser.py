@@ -272,6 +272,9 @@ class _Parser:
 
     def where(self, text: str) -> Where:
         tokens = text.split()
+        turn = batch = 0
+        if tokens and re.fullmatch(r"@[1-9]\d{0,8}\.\d{1,9}", tokens[0]):
+            turn, batch = map(int, tokens.pop(0)[1:].split("."))
         derived = bool(tokens) and tokens[0] == "d"
         tokens = tokens[derived:]
         given = tokens and ":" not in tokens[0] and not tokens[0].endswith("()")
@@ -281,7 +284,7 @@ class _Parser:
         for line in lines:
             if ":" not in line:
                 raise self.error("a line such as file.py:3", line)
-        return Where(module, lines, derived, self.name(function))
+        return Where(module, lines, derived, self.name(function), turn, batch)
 
 
 def unescape(text: str) -> str:

@@ -177,7 +177,8 @@ def _element(element: np.generic) -> Any:
 
 def _where_text(where: Where) -> str:
     assert all(":" in line for line in where.lines), f"a line without its number: {where.lines}"
-    parts = ["d"] if where.derived else []
+    parts = [f"@{where.turn}.{where.batch}"] if where.turn else []
+    parts += ["d"] if where.derived else []
     if where.module:
         module = _escape(where.module)
         parts.append("%64;" if module == "d" else module)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, overload
 
 import numpy as np
@@ -64,6 +64,8 @@ class Builder:
         """The module path at this moment, one attribute name per level."""
         self.where: Where | None = None
         """If set, the origin of every node emitted, in place of the user's current line."""
+        self.turn = self.batch = 0
+        """The turn and the micro-batch of the nodes emitted; 0 for none."""
         self.training = False
         """Whether dropout drops and batch norm uses the batch's statistics: in this module, at
         this moment."""
@@ -212,6 +214,8 @@ class Builder:
     def emit(self, op: Op, *inputs: Tensor, name: str = "") -> tuple[Tensor, ...]:
         """Append `op` on `inputs` and return its outputs; a GraphError gets the user's line."""
         where = self.where or self._here(op)
+        if self.turn:
+            where = replace(where, turn=self.turn, batch=self.batch)
         inputs = tuple(map(self.own, inputs))
         if self.mixed and op.name in WIDE:
             inputs = tuple(map(self._wide, inputs))

@@ -9,7 +9,7 @@ from typing import Any
 from graphc.base.source_lines import error
 from graphc.program.program import Program
 from graphc.training.callbacks import Callback, callback_of
-from graphc.training.history import History, Means, Metrics, metrics_of, samples_of
+from graphc.training.history import History, Means, Metrics, Outcome, metrics_of, samples_of
 from graphc.training.interrupts import Interrupts
 from graphc.training.progress import Progress
 from graphc.training.run import Run
@@ -78,9 +78,9 @@ def fit(
         run.resume()
         while run.epoch < epochs and not run.stop:
             for batch in batches:
-                run.metrics = metrics_of(_called(program, batch))
+                run.last = _begun(program, batch)
                 run.history.steps += 1
-                run.history.means.add(run.metrics, samples_of(batches, batch))
+                run.history.means.add(run.last, samples_of(batches, batch))
                 for callback in active:
                     callback.step(run)
                 if interrupts.asked:
@@ -109,6 +109,13 @@ def _evaluated(evaluate: Evaluate | None) -> Metrics:
     for batch in batches:
         means.add(metrics_of(_called(program, batch)), samples_of(batches, batch))
     return {f"val_{name}": value for name, value in means.values().items()}
+
+
+def _begun(program: Any, batch: Any) -> Metrics | Outcome:
+    """The metrics of a training step; on a GPU, before it has ended."""
+    if isinstance(program, Program) and program.runs_ahead:
+        return Outcome(_called(program.submit, batch))
+    return metrics_of(_called(program, batch))
 
 
 def _called(program: Any, batch: Any) -> Any:

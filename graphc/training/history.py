@@ -3,31 +3,86 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
 
+from graphc.base.cached import cached_property
 from graphc.base.errors import GraphError
 from graphc.base.source_lines import error
 from graphc.data import Batches
 from graphc.ir import tree
+from graphc.program.pending import Pending
 
 Metrics = dict[str, float]
 
 
+AHEAD = 2
+"""Steps on a GPU whose results are not waited for."""
+
+
+class Outcome:
+    """The result of a step that may not have ended.
+
+    Args:
+        pending: What `Program.submit` returned.
+    """
+
+    def __init__(self, pending: Pending) -> None:
+        self._pending = pending
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """The step's metrics. Waits for it."""
+        return metrics_of(self._pending.result())
+
+
 class Means:
-    """Means of metrics over samples."""
+    """Means of metrics over samples.
 
-    def __init__(self) -> None:
-        self.sums: Metrics = {}
-        self.samples = 0.0
+    Args:
+        sums: The sums of each metric's values, each times its samples.
+        samples: The number of samples.
 
-    def add(self, metrics: Mapping[str, float], samples: float) -> None:
-        """Add the means over some more samples."""
+    Attributes:
+        newest: The metrics that were added last and have been read.
+    """
+
+    def __init__(self, sums: Mapping[str, float] | None = None, samples: float = 0.0) -> None:
+        self._sums, self._samples = dict(sums or {}), samples
+        self._later: deque[tuple[Outcome, float]] = deque()
+        self.newest: Metrics = {}
+
+    def add(self, metrics: Mapping[str, float] | Outcome, samples: float) -> None:
+        """Add the means over some more samples; an outcome is read some steps later."""
+        if isinstance(metrics, Outcome):
+            self._later.append((metrics, samples))
+            self._settle(AHEAD)
+            return
         for name, value in metrics.items():
-            self.sums[name] = self.sums.get(name, 0.0) + value * samples
-        self.samples += samples
+            self._sums[name] = self._sums.get(name, 0.0) + value * samples
+        self._samples += samples
+        self.newest = dict(metrics)
+
+    @property
+    def sums(self) -> Metrics:
+        """The sums of each metric's values, each times its samples. Waits for all steps."""
+        self._settle()
+        return self._sums
+
+    @property
+    def samples(self) -> float:
+        """The number of samples so far. Waits for all steps."""
+        self._settle()
+        return self._samples
+
+    def _settle(self, most: int = 0) -> None:
+        """Read outcomes, the oldest first, until at most `most` are left."""
+        while len(self._later) > most:
+            outcome, samples = self._later.popleft()
+            self.add(outcome.metrics, samples)
 
     def values(self) -> Metrics:
         """Return the means over all samples so far.
@@ -113,9 +168,8 @@ class History(Sequence[Metrics]):
             GraphError: It is something else.
         """
         try:
-            means = Means()
-            means.sums = {str(name): float(value) for name, value in state["sums"].items()}
-            means.samples = float(state["samples"])
+            sums = {str(name): float(value) for name, value in state["sums"].items()}
+            means = Means(sums, float(state["samples"]))
             epochs = [{str(n): float(v) for n, v in e.items()} for e in state["epochs"]]
             steps, position = int(state["steps"]), state["position"]
         except (AttributeError, KeyError, TypeError, ValueError):

@@ -77,12 +77,12 @@ class Table:
         self._show(run, f"<div>{done}, {seconds:.1f} s</div>")
 
     def _bar(self, run: Run, done: int, total: int | None) -> str:
-        """The bar as HTML, with the metrics of the last step and the seconds that are left."""
+        """The bar as HTML, with the metrics of a recent step and the seconds that are left."""
         epochs = _epochs(run, done, total)
         words = [f"epoch {run.epoch + 1}/{run.epochs}"] if run.epoch < run.epochs else []
         if done:
             words.append(f"step {done}" + ("" if total is None else f"/{total}"))
-        words += [f"{name} {value:.4g}" for name, value in run.metrics.items()]
+        words += [f"{name} {value:.4g}" for name, value in run.recent.items()]
         if self._first is not None and epochs > self._first[1]:
             rate = (time.perf_counter() - self._first[0]) / (epochs - self._first[1])
             words.append(f"{rate * (run.epochs - epochs):.0f} s left")

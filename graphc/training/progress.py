@@ -54,12 +54,12 @@ class Progress(Callback):
         elif self._tqdm is not None:
             if self._bar is None:
                 self._bar = self._tqdm(total=total, desc=title, leave=False, file=sys.stderr)
-            self._bar.set_postfix_str(_shown(run.metrics), refresh=False)
+            self._bar.set_postfix_str(_shown(run.recent), refresh=False)
             self._bar.update()
         elif time.perf_counter() - self._drawn > REDRAW:
             self._drawn = time.perf_counter()
             of = "" if total is None else f"/{total}"
-            line = f"{title}: step {self._done}{of}, {_shown(run.metrics)}"
+            line = f"{title}: step {self._done}{of}, {_shown(run.recent)}"
             print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
 
     def epoch(self, run: Run) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphc.data import Batches
-from graphc.training.history import History, Means, Metrics
+from graphc.training.history import History, Means, Metrics, Outcome
 
 
 @dataclass
@@ -22,10 +22,20 @@ class Run:
     """The number of epochs in all."""
     history: History
     """The metrics so far."""
-    metrics: Metrics = field(default_factory=dict)
-    """Those of the last step."""
+    last: Metrics | Outcome = field(default_factory=dict)
+    """The metrics of the last step, which may not have ended."""
     stop: bool = False
     """Whether to stop at the end of the epoch; for callbacks to set."""
+
+    @property
+    def metrics(self) -> Metrics:
+        """The metrics of the last step. On a GPU this waits for it; `recent` does not."""
+        return self.last.metrics if isinstance(self.last, Outcome) else self.last
+
+    @property
+    def recent(self) -> Metrics:
+        """The metrics of the newest step of this epoch whose results have been read."""
+        return self.history.means.newest
 
     @property
     def epoch(self) -> int:

@@ -65,7 +65,7 @@ def lower_cuda(
     elif lower is lower_reduce:
         kernel = lower_reduce(node, target.draws_tickets and not in_loop)
     elif lower is lower_attend:
-        kernel = lower_attend(node, target.draws_tickets and not in_loop)
+        kernel = lower_attend(node, target.draws_tickets and not in_loop, target.tensor_cores)
     elif lower is lower_contract:
         kernel = lower_contract(node, ContractOptions.of(target, order, in_loop))
     else:

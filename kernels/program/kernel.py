@@ -78,6 +78,9 @@ class Kernel:
     """(input, output) pairs that may share memory: each element of the output is written by the
     chunk that read the same element of the input, after reading it, and nothing else reads that
     element."""
+    writes_changes: bool = False
+    """On CUDA: whether an output in place of an input is written only where it changes, as a
+    scatter's."""
     offsets: tuple[int, ...] = ()
     """Byte offset into each input that the functions expect in their arguments; () means 0 for
     all."""

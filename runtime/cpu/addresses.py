@@ -51,6 +51,7 @@ class HostAddresses:
     def __init__(self, plan: Plan, buffers: list[StateBuffer]) -> None:
         self.buffers = buffers
         """Those of the plan's state, in its order."""
+        self._arrays = [buffer.array for buffer in buffers]  # whose addresses the player has
         self._places = Places(plan)
 
     def address(self, place: Range, stage: int = 0) -> RelativeAddress:

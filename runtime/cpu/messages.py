@@ -115,6 +115,16 @@ class _Slice:
         self.group.sum_slices([*terms], _array(target, count, self.dtype))
 
 
+class _Swapped(_Slice):
+    """What each rank has for this one."""
+
+    def play(self, source: int, target: int) -> None:
+        """Write what all ranks have for this one to `target`; `source` has a part for each."""
+        (count,), ranks = self.message.counts, self.message.ranks
+        received = _array(target, count, self.dtype).reshape(ranks, -1)
+        self.group.swap(_array(source, count, self.dtype).reshape(ranks, -1), received)
+
+
 class _Gathered(_Slice):
     """The slices of all ranks."""
 
@@ -125,10 +135,48 @@ class _Gathered(_Slice):
         self.group.gather_slices(own, _array(target, count, self.dtype))
 
 
-_PLAYED: dict[str, type[_Sum] | type[_Slice]] = {
+class _InTurn:
+    """A message between two ranks, or from one to all, beside tokens that are nobody's business."""
+
+    def __init__(self, message: Message, group: Group) -> None:
+        self.message, self.group = message, group
+        self.dtype = np.dtype(DTYPES[message.dtype])
+        (self.size,) = message.counts
+        self.sends = message.kind == "send"
+        self.shares = message.kind == "share"
+        self.has_source = self.sends or (self.shares and message.peer == group.rank)
+
+    def run(self, arguments: int, _phase: int, _chunk: int) -> None:
+        """Communicate the arrays at the addresses of a launch: token, source, token, target."""
+        try:
+            count = 2 + self.has_source + (not self.sends)
+            places = tuple((ctypes.c_uint64 * count).from_address(arguments))
+            array = _array(places[1 if self.sends else -1], self.size, self.dtype)
+            self.play(array, places)
+        except BaseException as problem:  # nothing can be raised through the player
+            self.group.fail(f"{type(problem).__name__}: {problem}")
+
+    def play(self, array: Array, places: tuple[int, ...]) -> None:
+        """Send or receive an array; what is shared is a copy on the rank that has it."""
+        peer = self.message.peer
+        if self.sends:
+            self.group.send(array, peer)
+        elif self.shares:
+            if self.has_source:
+                np.copyto(array, _array(places[1], self.size, self.dtype))
+            self.group.share(array, peer)
+        else:
+            self.group.receive(array, peer)
+
+
+_PLAYED: dict[str, type[_Sum] | type[_Slice] | type[_InTurn]] = {
     "all_reduce": _Sum,
     "reduce_scatter": _Slice,
+    "all_to_all": _Swapped,
     "all_gather": _Gathered,
+    "send": _InTurn,
+    "receive": _InTurn,
+    "share": _InTurn,
 }
 
 

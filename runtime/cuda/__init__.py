@@ -5,7 +5,7 @@ cuda-bindings compiles them (NVRTC) and captures a whole step as one CUDA graph.
 the same code on a simulated GPU with PyCUDA's interface.
 """
 
-from graphc.runtime.cuda.device import Device, find_device, gpu_found
+from graphc.runtime.cuda.device import Device, find_device, gpu_found, lacks_tensor_cores
 from graphc.runtime.cuda.executable import CudaExecutable, Unavailable, load
 from graphc.runtime.cuda.player import Results
 
@@ -16,5 +16,6 @@ __all__ = [
     "Unavailable",
     "find_device",
     "gpu_found",
+    "lacks_tensor_cores",
     "load",
 ]

@@ -14,8 +14,8 @@ GRAIN = 512
 class Block:
     """Memory of a device for the results of one call."""
 
-    def __init__(self, memory: Any, nbytes: int) -> None:
-        self.memory, self.nbytes, self.address = memory, nbytes, int(memory)
+    def __init__(self, memory: Any, nbytes: int, address: int) -> None:
+        self.memory, self.nbytes, self.address = memory, nbytes, address
         self.readers: set[int | None] = set()
         """The handles of other libraries' streams that may read it; None for an unknown one."""
 
@@ -41,7 +41,8 @@ class Blocks:
         size = max(1, -(-nbytes // GRAIN)) * GRAIN
         self._collect()
         if not self._free[size]:
-            return Block(self._allocated(size), size)
+            memory = self._allocated(size)
+            return Block(memory, size, int(memory))
         block = self._free[size].pop()
         try:
             for handle in block.readers - {None}:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import functools
 import os
+import sys
 import threading
 import weakref
 from collections import deque
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from graphc.base import config
 from graphc.base.config import cubins
 from graphc.base.dtypes import Array
 from graphc.base.errors import CompileError, RunError
@@ -55,24 +57,36 @@ class Device:
         """Whether other libraries can read its memory, which is a GPU's."""
         self.lock = new_lock()
         self.streams: list[Any] = []
+        self.forks: list[Any] = []
+        """Streams for calls that another library captures."""
+        self.captured: dict[int, Any] = {}
+        """Driver objects and memory that graphs of another library use, by their owner's identity.
+        Never freed: such a graph may be launched at any time."""
         self.arena, self.blocks = DeviceArena(driver), Blocks(driver, self.streams)
         self._process = os.getpid()
         self._retired: deque[Any] = deque()
         driver.init()
         self._context = driver.Device(ordinal).retain_primary_context()
-        self._pop, self._entered = driver.Context.pop, Entered(self)
+        self._pop = driver.Context.pop
+        self._entered, self._recording = Entered(self, False), Entered(self, True)
         with self.entered():
             self.staging = Staging(driver)
             self.ensure_streams(1)
         atexit.register(self._shut_down)
 
-    def entered(self) -> Entered:
+    def entered(self, in_capture: bool = False) -> Entered:
         """Hold the device's lock with its context current. Driver errors within the block become
-        RunError."""
-        return self._entered
+        RunError. Raises RunError while PyTorch captures a graph, unless it is `in_capture`: what
+        waits for the device would break the capture."""
+        return self._recording if in_capture else self._entered
 
-    def enter(self) -> None:
+    def enter(self, in_capture: bool) -> None:
         """Begin what `entered` does."""
+        if "torch" in sys.modules and not in_capture and self.torch_captures():
+            raise RunError(
+                f"{self.name}: PyTorch is capturing a CUDA graph, in which graphc only calls "
+                "programs with out='device' that have run before"
+            )
         if os.getpid() != self._process:
             raise RunError(
                 f"{self.name}: a forked process cannot use the GPU of its parent; start it with "
@@ -85,7 +99,8 @@ class Device:
             self.lock.release()
             raise
         try:
-            self._free_retired()
+            if not in_capture:
+                self._free_retired()
         except BaseException as error:
             self.leave()
             self.convert_error(error)
@@ -119,8 +134,22 @@ class Device:
 
     def ensure_streams(self, count: int) -> None:
         """Create non-blocking streams until there are `count`."""
-        while len(self.streams) < count:
-            self.streams.append(self.driver.Stream(NON_BLOCKING))
+        self._ensure(self.streams, count)
+
+    def ensure_forks(self, count: int) -> None:
+        """As `ensure_streams`, for calls that another library captures."""
+        self._ensure(self.forks, count)
+
+    def _ensure(self, streams: list[Any], count: int) -> None:
+        while len(streams) < count:
+            streams.append(self.driver.Stream(NON_BLOCKING))
+
+    def torch_captures(self) -> bool:
+        """Whether PyTorch, which is loaded, is capturing a CUDA graph on its current stream."""
+        if not self.is_visible:
+            return False
+        cuda = sys.modules["torch"].cuda
+        return bool(cuda.is_initialized() and cuda.is_current_stream_capturing())
 
     def retire(self, things: Any) -> None:
         """Free driver objects when a context is current next."""
@@ -145,13 +174,13 @@ class Entered:
     """The block in which a device is entered. Ctrl-C waits for its end, so that no step is issued
     in part. (Not a generator: a small step takes only some microseconds in all.)"""
 
-    def __init__(self, device: Device) -> None:
-        self._device = device
+    def __init__(self, device: Device, in_capture: bool) -> None:
+        self._device, self._in_capture = device, in_capture
 
     def __enter__(self) -> None:
         INTERRUPTS.begin()
         try:
-            self._device.enter()
+            self._device.enter(self._in_capture)
         except BaseException:
             INTERRUPTS.end()
             raise
@@ -241,7 +270,31 @@ def find_device(name: str, check: bool = False) -> Device:
     memory access. Raises RunError, naming what is missing, if there is none."""
     kind, _, number = name.partition(":")
     with _LOCK:
-        return _simulated(check) if kind == "sim" else _gpu(int(number or 0))
+        if kind == "sim":
+            return _simulated(check, config.sim_gpu())
+        return _gpu(int(number or 0))
+
+
+def lacks_tensor_cores(name: str) -> bool:
+    """Whether there is a device called "cuda", "cuda:N" or "sim" whose compute capability is below
+    8.0. No context is created."""
+    kind, _, number = name.partition(":")
+    if kind == "sim":
+        from graphc.runtime.sim.cards import simulated_card
+
+        return not simulated_card().tensor_cores
+    return _lacks_tensor_cores(int(number or 0))
+
+
+@functools.cache
+def _lacks_tensor_cores(ordinal: int) -> bool:
+    from graphc.runtime.cuda.driver import open_driver
+
+    try:
+        arch = open_driver(ordinal).arch
+    except RunError:
+        return False
+    return int(arch.strip("sm_af")) < 80
 
 
 def gpu_name(name: str) -> str | None:
@@ -266,7 +319,8 @@ def _gpu(ordinal: int) -> Device:
 
 
 @functools.cache
-def _simulated(check: bool) -> Device:
+def _simulated(check: bool, gpu: str) -> Device:
+    """`gpu` is what the environment names; it is part of the key."""
     from graphc.runtime.sim import Simulator
 
     return Device(Simulator(check=check), "sim checked" if check else "sim", declares=True)

@@ -39,14 +39,22 @@ class DeviceArray:
         address: int,
         shape: tuple[int, ...],
         dtype: np.dtype[Any],
+        stream: int,
     ) -> None:
         self._device, self._holder, self.address = device, holder, address
+        self._stream = stream
+        """The handle of the stream that writes it."""
         self.shape, self.dtype, self.device = shape, dtype, device.name
 
     @property
     def nbytes(self) -> int:
         """The number of bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
 
     @property
     def ndim(self) -> int:
@@ -59,10 +67,17 @@ class DeviceArray:
 
     def raw(self) -> Array:
         """Return a copy on the host in the dtype that the device stores."""
-        array = np.empty(self.shape, self.dtype)
-        with self._device.entered():
-            self._device.staging.download(array, self.address, self._device.streams[0])
+        array, device = np.empty(self.shape, self.dtype), self._device
+        with device.entered():
+            if self._is_foreign:  # other streams may launch the graph that writes it
+                device.driver.Context.synchronize()
+            device.staging.download(array, self.address, device.streams[0])
         return array
+
+    @property
+    def _is_foreign(self) -> bool:
+        """Whether a graph of another library writes it."""
+        return self._stream != int(self._device.streams[0].handle)
 
     def numpy(self) -> Array:
         """Return a copy on the host, bfloat16 as float32. Waits for the call."""
@@ -98,7 +113,7 @@ class DeviceArray:
             "typestr": self.dtype.str,
             "data": (self.address, False),
             "strides": None,
-            "stream": int(self._device.streams[0].handle),
+            "stream": self._stream,
             "version": 3,
         }
 
@@ -122,11 +137,15 @@ class DeviceArray:
             self._holder.block.readers.add(None)
         else:
             self._holder.block.readers.add(reader)
-            with self._device.entered():
-                ours = int(self._device.streams[0].handle)
-                self._device.driver.wait_for_stream(SimpleNamespace(handle=reader), ours)
+            if reader != self._stream:
+                self._wait(reader)
         place = CUDA, self._device.ordinal
         return write_capsule(self.address, self.shape, self.dtype, place, self._holder)
+
+    def _wait(self, reader: int) -> None:
+        """Let the stream with this handle wait for the one that writes this."""
+        with self._device.entered(in_capture=self._is_foreign):
+            self._device.driver.wait_for_stream(SimpleNamespace(handle=reader), self._stream)
 
     def _check_visible(self) -> None:
         if not self._device.is_visible:
@@ -140,7 +159,12 @@ def arrays_in(
     device: Device,
     holder: Holder,
     results: Sequence[tuple[int, tuple[int, ...], np.dtype[Any]]],
+    stream: int,
 ) -> list[Any]:
-    """Return the arrays in a block, each with (its first byte, its shape, its dtype)."""
+    """Return the arrays in a block, each with (its first byte, its shape, its dtype), which the
+    stream with the handle `stream` writes."""
     start = holder.block.address
-    return [DeviceArray(device, holder, start + at, shape, dtype) for at, shape, dtype in results]
+    return [
+        DeviceArray(device, holder, start + at, shape, dtype, stream)
+        for at, shape, dtype in results
+    ]

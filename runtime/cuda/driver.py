@@ -81,7 +81,7 @@ class PycudaDriver:
 
     @cached_property
     def _library(self) -> Any:
-        return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+        return ctypes.CDLL(driver_library())
 
     def begin_capture(self, stream: Any) -> None:
         """Capture what `stream`, and streams that fork from it, are given as a graph.
@@ -252,12 +252,15 @@ class CapturedGraph:
         self._driver.destroy_graph(self._executable)
 
 
+def driver_library() -> str:
+    """The name of the driver's library."""
+    return "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+
+
 def open_driver(ordinal: int) -> PycudaDriver:
-    """PyCUDA for the GPU of this number. Raises RunError, with the remedy, if there is none."""
-    try:
-        pycuda = importlib.import_module("pycuda.driver")
-    except ImportError as error:
-        raise RunError(_why_no_pycuda(error)) from error
+    """The driver of the GPU of this number, by PyCUDA or else by cuda-bindings. Raises RunError,
+    with the remedy, if there is none."""
+    pycuda = _pycuda()
     try:
         pycuda.init()
         count = pycuda.Device.count()
@@ -267,10 +270,10 @@ def open_driver(ordinal: int) -> PycudaDriver:
         have = "no GPU" if count == 0 else "1 GPU" if count == 1 else f"{count} GPUs"
         raise RunError(f"this machine has {have}")
     major, minor = pycuda.Device(ordinal).compute_capability()
-    if major < 8:
+    if (major, minor) < (7, 5):
         raise RunError(
             f"{pycuda.Device(ordinal).name()} has compute capability {major}.{minor}; "
-            "the kernels need 8.0 or newer"
+            "the kernels need 7.5 or newer"
         )
     return PycudaDriver(pycuda, _bindings(), arch_of(major, minor))
 
@@ -293,6 +296,16 @@ def arch_of(major: int, minor: int) -> str:
     return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
 
 
+def _pycuda() -> Any:
+    """PyCUDA, or what cuda-bindings have of it. Raises RunError if both are missing."""
+    try:
+        return importlib.import_module("pycuda.driver")
+    except ImportError as error:
+        with suppress(ImportError):
+            return importlib.import_module("graphc.runtime.cuda.bindings_driver")
+        raise RunError(_why_no_pycuda(error)) from error
+
+
 def _bindings() -> Any:
     try:
         return importlib.import_module("cuda.bindings.driver")
@@ -302,5 +315,8 @@ def _bindings() -> Any:
 
 def _why_no_pycuda(error: ImportError) -> str:
     if isinstance(error, ModuleNotFoundError):
-        return f"PyCUDA is not installed ({error}): pip install 'graphc[cuda]'"
+        return (
+            f"PyCUDA is not installed ({error}): pip install 'graphc[cuda]', or from wheels alone "
+            "'graphc[cuda-bindings]'"
+        )
     return f"PyCUDA cannot be loaded ({error}): is NVIDIA's driver installed?"

@@ -13,7 +13,8 @@ from graphc.ir.state import StateBuffer
 from graphc.parallel.group import Group
 from graphc.runtime.cuda import measure
 from graphc.runtime.cuda.device import find_device
-from graphc.runtime.cuda.player import CudaPlayer, Input
+from graphc.runtime.cuda.player import Input
+from graphc.runtime.cuda.torch_capture import CapturedPlayer
 from graphc.runtime.plan.plan import Plan
 from graphc.runtime.tuning.timing import Timing
 
@@ -64,7 +65,7 @@ class Unavailable:
         raise RunError(self._message)
 
 
-class CudaExecutable(CudaPlayer):
+class CudaExecutable(CapturedPlayer):
     """A plan on a GPU with functions that check and measure it."""
 
     threads = 1

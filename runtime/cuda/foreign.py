@@ -15,6 +15,9 @@ from graphc.runtime.cuda.driver import LEGACY_STREAM
 CUDA, CUDA_MANAGED = 2, 13
 """DLPack's numbers of devices whose memory has GPU addresses."""
 
+NO_STREAM = -1
+"""DLPack's stream of a reader that needs no producer to wait."""
+
 
 @dataclass(frozen=True)
 class ForeignArray:

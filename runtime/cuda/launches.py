@@ -15,11 +15,11 @@ from graphc.base.cores import usable_cores
 from graphc.kernels.program.calls import Call, Product
 from graphc.kernels.program.joined import RESIDENT
 from graphc.kernels.program.kernel import GridLaunch, Kernel
-from graphc.runtime.cuda.device import Device, DeviceCopy
+from graphc.runtime.cuda.device import Device
 from graphc.runtime.cuda.nccl import Nccl
-from graphc.runtime.cuda.reservation import work_start
 from graphc.runtime.cuda.tensor_maps import packed
 from graphc.runtime.plan.plan import (
+    Binding,
     Copy,
     JoinedLaunch,
     Launch,
@@ -94,42 +94,44 @@ def _units(kernels: Sequence[str], together: bool) -> list[Sequence[str]]:
     return [kernels[i::count] for i in range(count)]
 
 
-class StatePlaces:
-    """Finds the piece of state that contains a range of the plan's state segment."""
+class Places:
+    """Finds the binding that contains a range of a segment, as of the plan's state."""
 
-    def __init__(self, plan: Plan) -> None:
-        places = [binding.place for binding in plan.state]
-        # Of the pieces that start at one place all but the last are empty.
+    def __init__(self, bindings: Sequence[Binding]) -> None:
+        places = [binding.place for binding in bindings]
+        # Of the bindings that start at one place all but the last are empty.
         self._order = sorted(range(len(places)), key=lambda i: (places[i].start, places[i].stop))
         self._starts = [places[i].start for i in self._order]
 
     def find(self, place: Range) -> tuple[int, int]:
-        """(index of the piece in `plan.state`, bytes from its start)."""
+        """(index of the binding, bytes from its start)."""
         at = bisect.bisect_right(self._starts, place.start) - 1
         return self._order[at], place.start - self._starts[at]
 
-    def written_pieces(self, plan: Plan) -> list[int]:
-        """The indices of the pieces that some step writes, ascending."""
+    def written(self, plan: Plan, segment: str) -> list[int]:
+        """The indices of the bindings, all those of `segment`, that some step writes, ascending."""
         targets = [step.target for step in plan.steps if isinstance(step, Copy)]
         work = [step for step in plan.steps if isinstance(step, Launch | Loop)]
         targets += [place for step in work for place in step.writes]
-        return sorted({self.find(place)[0] for place in targets if place.segment == "state"})
+        return sorted({self.find(place)[0] for place in targets if place.segment == segment})
 
 
 class Addresses:
-    """Device addresses of a plan's bytes."""
+    """Device addresses of a plan's bytes: of each piece of state, of each input and output, and of
+    the work memory."""
 
-    def __init__(self, plan: Plan, device: Device, copies: Sequence[DeviceCopy]) -> None:
-        arena = device.arena.address
-        self._bases = {"io": arena, "work": arena + work_start(plan)}
-        self._copies, self._places = copies, StatePlaces(plan)
+    def __init__(self, plan: Plan, state: Sequence[int], io: Sequence[int], work: int) -> None:
+        self._work = work
+        self._bound = {"state": (Places(plan.state), state)}
+        self._bound["io"] = Places((*plan.inputs, *plan.outputs)), io
 
     def of(self, place: Range) -> int:
         """The address of the first byte."""
-        if place.segment == "state":
-            index, offset = self._places.find(place)
-            return self._copies[index].address + offset
-        return self._bases[place.segment] + place.start
+        if place.segment == "work":
+            return self._work + place.start
+        places, addresses = self._bound[place.segment]
+        index, offset = places.find(place)
+        return addresses[index] + offset
 
     def span(self, place: Range) -> tuple[int, int, str]:
         """(start, stop, value) for a driver that checks what launches touch."""
@@ -210,15 +212,15 @@ class Functions:
         """Whether a kernel is launched, and is neither a library call nor empty."""
         return bool(self._functions.get((kernel, False)))
 
-    def joined(self, joined: JoinedLaunch, addresses: Addresses) -> Issue | None:
-        """A function that issues a joined launch on stream 0; None if it needs more than the device
+    def joined(self, joined: JoinedLaunch, addresses: Addresses, stream: Any) -> Issue | None:
+        """A function that issues a joined launch on `stream`; None if it needs more than the device
         holds.
 
         It has as many blocks as it can use and the device can hold at once, but no more per
         multiprocessor than were estimated: more blocks take longer to wait for each other.
         """
         (launch,) = joined.kernel.launches
-        function, stream = self._joined[joined.kernel.name], self._device.streams[0]
+        function = self._joined[joined.kernel.name]
         threads = launch.block[0]
         most = function.blocks(threads, launch.shared_bytes, RESIDENT)
         blocks = min(launch.grid[0], most) // launch.multiple * launch.multiple
@@ -236,11 +238,10 @@ class Functions:
         )
 
     def issues(
-        self, step: WrittenOut, addresses: Addresses, stream: Any = None, after_launch: bool = False
+        self, step: WrittenOut, addresses: Addresses, stream: Any, after_launch: bool = False
     ) -> list[Issue]:
-        """Functions that issue a step on its stream, or on `stream`. `after_launch` tells that the
-        previous step there is a launch."""
-        stream = stream or self._device.streams[step.stream]
+        """Functions that issue a step on `stream`. `after_launch` tells that the previous step
+        there is a launch."""
         if isinstance(step, Launch):
             return self._launches(step, addresses, stream, after_launch)
         if isinstance(step, Copy):
@@ -303,17 +304,19 @@ class Functions:
         """The bytes that a launch touches, for a driver that checks them."""
         if not self._device.declares:
             return {}
-        workspace = self._plan.kernels[step.kernel].workspace > 0
-        writes = step.writes[:-1] if workspace else step.writes
-        scratch = step.writes[-1:] if workspace else ()
+        kernel = self._plan.kernels[step.kernel]
+        writes = step.writes[:-1] if kernel.workspace > 0 else step.writes
+        scratch = step.writes[-1:] if kernel.workspace > 0 else ()
         spans: dict[str, Any] = {
             name: [addresses.span(p) for p in places if p.stop > p.start]
             for name, places in (("reads", step.reads), ("scratch", scratch))
         }
-        gaps = self._plan.kernels[step.kernel].gaps or ((),) * len(writes)
-        spans["writes"] = [
-            (*addresses.span(p), *gap)
-            for p, gap in zip(writes, gaps, strict=True)
-            if p.stop > p.start
-        ]
+        read = {(p.segment, p.start, p.stop) for p in step.reads if kernel.writes_changes}
+        gaps = kernel.gaps or ((),) * len(writes)
+        spans["writes"] = []
+        for place, gap in zip(writes, gaps, strict=True):
+            if (place.segment, place.start, place.stop) in read:
+                spans["scratch"].append(addresses.span(place))
+            elif place.stop > place.start:
+                spans["writes"].append((*addresses.span(place), *gap))
         return {**spans, "completes": last}

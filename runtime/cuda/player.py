@@ -8,6 +8,7 @@ device's arena, so launches are packed once and a foreign array costs one copy.
 
 from __future__ import annotations
 
+import sys
 import time
 import weakref
 from collections import deque
@@ -24,12 +25,12 @@ from graphc.parallel.group import Group
 from graphc.runtime.cuda.blocks import Block
 from graphc.runtime.cuda.device import Device
 from graphc.runtime.cuda.device_array import DeviceArray, arrays_in
-from graphc.runtime.cuda.foreign import ForeignArray, foreign_array
+from graphc.runtime.cuda.foreign import NO_STREAM, ForeignArray, foreign_array
 from graphc.runtime.cuda.launches import (
     Addresses,
     Functions,
     Issue,
-    StatePlaces,
+    Places,
     compile_kernels,
 )
 from graphc.runtime.cuda.nccl import communicator
@@ -39,6 +40,7 @@ from graphc.runtime.cuda.reservation import (
     output_span,
     reserve,
     reserve_memory,
+    work_start,
 )
 from graphc.runtime.cuda.slot import Slot
 from graphc.runtime.plan.plan import Launch, Loop, Plan, Record
@@ -54,18 +56,23 @@ SLOTS = 2
 class Results:
     """The outputs of one call, in flight to the host, or `arrays` that stay on the device."""
 
-    def __init__(self, executable: CudaPlayer, slot: Slot, arrays: list[Any] | None = None) -> None:
+    def __init__(
+        self, executable: CudaPlayer, slot: Slot | None, arrays: list[Any] | None = None
+    ) -> None:
         self._executable, self._slot, self._arrays = executable, slot, arrays
 
     def done(self) -> bool:
         """Return whether `read` returns without waiting for the call."""
-        executable = self._executable
-        with executable.device.entered():
+        if self._slot is None:
+            return True
+        with self._executable.device.entered():
             return self._arrays is not None or self._slot.ended()
 
     def read(self) -> list[Any]:
         """The outputs as new arrays. Waits for the call to end."""
         executable = self._executable
+        if self._slot is None:
+            return list(self._arrays or ())
         with executable.device.entered():  # another thread may read this to use the slot again
             if self._arrays is None:
                 self._arrays = executable.fetch(self._slot)
@@ -97,37 +104,58 @@ class CudaPlayer:
         self.plan, self.device, self.graph = plan, device, graph
         self.steps = unrolled(plan)
         self.buffers = [state[b.value.name] for b in plan.state]
-        self._replay, self._keeps = replay and device.captures, False
+        self._replay, self.keeps = replay and device.captures, False
         self._needed, self._outputs = arena_bytes(plan), output_span(plan)
         first = self._outputs[0]
         kinds = [(b.place.start - first, b.value.type) for b in plan.outputs]
-        self._results = [(offset, kind.shape, kind.numpy_dtype) for offset, kind in kinds]
+        self.results_within = [(offset, kind.shape, kind.numpy_dtype) for offset, kind in kinds]
         """Where each output begins among all, its shape and its dtype."""
         early = config.early_launch() and device.driver.begins_early
         images = compile_kernels(plan, device)
         with device.entered():
             self.copies = reserve_memory(plan, self.buffers, device)
             device.ensure_streams(plan.streams)
-            sends = any(kernel.message is not None for kernel in plan.kernels.values())
-            self._ranks = Ranks(plan, group) if sends else None
+            self.sends = any(kernel.message is not None for kernel in plan.kernels.values())
+            self._ranks = Ranks(plan, group) if self.sends else None
             nccl = communicator(self._ranks.group, device.ordinal) if self._ranks else None
             functions = Functions(plan, device, images, early, nccl)
             self._kept = _DriverObjects(
                 functions, [Slot(plan, device, collects) for _ in range(SLOTS)]
             )
         self._state = list(zip(self.buffers, self.copies, strict=True))
-        written = StatePlaces(plan).written_pieces(plan)
+        written = Places(plan.state).written(plan, "state")
         self.updated = [(self.buffers[i], self.copies[i]) for i in written]
         self._issues: list[tuple[Issue, bool]] = []
-        """Functions that issue all steps, each with whether it is a launch on the first of several
-        streams, which has the critical path and the higher priority."""
+        """What `bound` returned."""
         self._bound_to, self._current = 0, False
         weakref.finalize(self, device.retire, self._kept).atexit = False
 
     def keep_results(self) -> None:
         """From now on let `run` and `submit` return arrays that stay on the device, without
         waiting."""
-        self._keeps = True
+        self.keeps = True
+        if self.device.is_visible:
+            with self.device.entered():
+                self.device.ensure_forks(self.plan.streams)
+
+    @property
+    def has_run(self) -> bool:
+        """Whether it has been called, so that its kernels are loaded."""
+        return self._bound_to != 0
+
+    @property
+    def stale(self) -> list[bool]:
+        """Whether the device's copy of each piece of state is not the newest."""
+        return [copy.version != buffer.version for buffer, copy in self._state]
+
+    @property
+    def is_captured(self) -> bool:
+        """Whether a graph of another library holds its launches."""
+        return id(self._kept) in self.device.captured
+
+    def keep_forever(self) -> None:
+        """Keep kernels, events and state for graphs of another library."""
+        self.device.captured[id(self._kept)] = self._kept, self.copies
 
     def run(self, inputs: Sequence[Input]) -> list[Any]:
         """One call: returns the outputs as new arrays and updates the state on the device.
@@ -155,7 +183,7 @@ class CudaPlayer:
     def new_block(self) -> Block | None:
         """Memory for the outputs of a call, if they stay on the device, which is entered. Raises
         RunError if there is none left."""
-        if not self._keeps:
+        if not self.keeps:
             return None
         start, stop = self._outputs
         try:
@@ -172,7 +200,8 @@ class CudaPlayer:
         if stop > start:
             address = device.arena.address + start
             device.driver.memcpy_dtod_async(block.address, address, stop - start, device.streams[0])
-        return arrays_in(device, device.blocks.holder(block), self._results)
+        holder, stream = device.blocks.holder(block), int(device.streams[0].handle)
+        return arrays_in(device, holder, self.results_within, stream)
 
     def _begin(self) -> None:
         """Do what must precede locking this device: the locks of others may be taken here."""
@@ -199,6 +228,8 @@ class CudaPlayer:
             here = value.lies_on(self.device)
             return ForeignArray(value.address, value.shape, value.dtype, value) if here else None
         handle = int(self.device.streams[0].handle)
+        if "torch" in sys.modules and self.device.torch_captures():
+            handle = NO_STREAM
         return foreign_array(value, name, self.device.ordinal, handle)
 
     def fetch(self, slot: Slot) -> list[Array]:
@@ -208,11 +239,14 @@ class CudaPlayer:
         return [view.copy() for view in slot.outputs]
 
     def addresses(self) -> Addresses:
-        """The current addresses of the plan's bytes."""
-        return Addresses(self.plan, self.device, self.copies)
+        """The addresses of the plan's bytes in the arena as it lies."""
+        plan, arena = self.plan, self.device.arena.address
+        io = [arena + binding.place.start for binding in (*plan.inputs, *plan.outputs)]
+        return Addresses(plan, [x.address for x in self.copies], io, arena + work_start(plan))
 
     def issues(self, step: WrittenOut, stream: Any = None) -> list[Issue]:
         """The driver's calls that issue a step on its stream, or on `stream`."""
+        stream = stream or self.device.streams[step.stream]
         return self._kept.functions.issues(step, self.addresses(), stream)
 
     def prepare(self, inputs: Sequence[Input]) -> None:
@@ -246,30 +280,37 @@ class CudaPlayer:
 
     def _bind(self) -> None:
         """Pack the launches for the arena's current address."""
-        addresses, functions = self.addresses(), self._kept.functions
+        self._issues = self.bound(self.addresses(), self.device.streams)
+        self._bound_to, self._current = self.device.arena.address, False
+
+    def bound(self, addresses: Addresses, streams: Sequence[Any]) -> list[tuple[Issue, bool]]:
+        """Functions that issue all steps on these streams, each with whether it is a launch on the
+        first of several, which has the critical path and the higher priority."""
+        functions = self._kept.functions
         several = self.plan.streams > 1
         cooperates = self.device.driver.cooperates
         runs, stop = deque(self.plan.joined if cooperates else ()), 0
         launched: set[int] = set()
         """Streams whose last step was a kernel launch; a wait for another stream ends that."""
-        self._issues = []
+        found: list[tuple[Issue, bool]] = []
         for u in self.steps:
             if runs and runs[0].first <= u.number:
                 run = runs.popleft()
-                if issue := functions.joined(run, addresses):
+                if issue := functions.joined(run, addresses, streams[0]):
                     stop = run.stop
-                    self._issues.append((issue, False))
+                    found.append((issue, False))
                     launched.discard(0)
             if u.number >= stop:
                 step = u.step
                 urgent = several and isinstance(step, Launch) and step.stream == 0
-                issues = functions.issues(step, addresses, after_launch=step.stream in launched)
-                self._issues += [(x, urgent) for x in issues]
+                stream, after_launch = streams[step.stream], step.stream in launched
+                issues = functions.issues(step, addresses, stream, after_launch)
+                found += [(x, urgent) for x in issues]
                 if isinstance(step, Launch) and functions.launches(step.kernel):
                     launched.add(step.stream)
                 elif not isinstance(step, Record):
                     launched.discard(step.stream)
-        self._bound_to, self._current = self.device.arena.address, False
+        return found
 
     def _play(self) -> None:
         """Issue all steps: by the graph if there is one, updated if addresses have changed. The
@@ -313,7 +354,7 @@ class CudaPlayer:
         stream = self.device.streams[0]
         slot = self._kept.free_slot()
         start, stop = self._outputs
-        if stop > start and not self._keeps:
+        if stop > start and not self.keeps:
             address = self.device.arena.address + start
             self.device.driver.memcpy_dtoh_async(slot.memory, address, stream)
         slot.done.record(stream)
@@ -335,10 +376,10 @@ class _DriverObjects:
         anyone holds them."""
         slot = self._slots[0]
         if slot.busy:
+            slot.finish_again()
             unread = slot.results() if slot.results else None
             if unread is not None:
                 unread.read()
-            slot.finish()
         return slot
 
     def advance(self) -> None:

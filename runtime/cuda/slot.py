@@ -62,8 +62,17 @@ class Slot:
         """Wait for the end of the call."""
         if self.busy:
             self.done.synchronize()
-            self.busy = self._filled = False
-            self.keep = ()
+            self._end()
+
+    def finish_again(self) -> None:
+        """As `finish`, of a call before the last one, which has most likely ended."""
+        if self.busy and self.done.query():
+            self._end()
+        self.finish()
+
+    def _end(self) -> None:
+        self.busy = self._filled = False
+        self.keep = ()
 
 
 def _view(memory: Array, binding: Binding, first: int) -> Array:

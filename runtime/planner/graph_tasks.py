@@ -44,7 +44,7 @@ class _GraphAssembly(Assembly):
         self.staged: dict[Value, tuple[BufferAccess, ...]] = {}
         """Where the operands of a message lie side by side, by its first output."""
         for node in self.nodes:
-            if node.op.communicates:
+            if node.op.communicates and not node.op.in_turn:
                 self.place_message(node)
         in_place = self.choose_in_place()
         self.outputs = self.place_outputs()

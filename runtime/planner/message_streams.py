@@ -49,10 +49,11 @@ def with_messages(
 
 
 def message_free(tasks: Tasks) -> bool:
-    """Whether no task is a late message. Else tasks run in the graph's order, in which gradients
-    are complete early, rather than in the one that needs the least memory."""
+    """Whether no task is a late message or one in turn. Else tasks run in the graph's order, in
+    which gradients are complete early, or micro-batches alternate, rather than in the one that
+    needs the least memory."""
     messages = [_message(task) for task in tasks.tasks]
-    return all(message is None or message.early for message in messages)
+    return all(message is None or (message.early and not message.in_turn) for message in messages)
 
 
 def _streams_apart(tasks: Tasks, streams: int) -> dict[int, int]:

@@ -22,6 +22,7 @@ from graphc.runtime.compilers.shared_objects import (
     cpu_features,
     headers_digest,
 )
+from graphc.runtime.sim.cards import simulated_card
 
 NATIVE = Path(__file__).parent / "host"
 
@@ -86,7 +87,8 @@ def _object(texts: Sequence[tuple[str, str]], check: bool, what: str, where: str
     ends = exports("\n".join(text for text, _ in texts))
     whole = "".join([*parts, '#line 1 "exports"\n', ends])
     keeps = ("-DGRAPHC_SIM_KEEP_DENORMALS",) if denormals() == "keep" else ()
-    source = CppSource(texts[0][1], whole, what, where, (*flags, *keeps))
+    older = () if simulated_card().tensor_cores else ("-DGRAPHC_SIM_TURING",)
+    source = CppSource(texts[0][1], whole, what, where, (*flags, *keeps, *older))
     return build_object(source, _headers(), "sim")
 
 

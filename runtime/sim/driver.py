@@ -109,8 +109,15 @@ class Simulator(CopyFunctions):
         """The kernel `name` of a module, for cooperative launches."""
         return self.module_from_buffer(buffer).get_cooperative(name)
 
-    begins_early = True
-    """Whether it has programmatic dependent launches; none of its launches begins early."""
+    @property
+    def begins_early(self) -> bool:
+        """Whether it has programmatic dependent launches; none of its launches begins early."""
+        return self.card.clusters
+
+    @property
+    def arch(self) -> str:
+        """The architecture of the GPU that it stands for."""
+        return self.card.arch
 
     def early(self, buffer: bytes, name: str) -> Function:
         """The kernel `name` of a module, for programmatic dependent launches."""

@@ -6,6 +6,7 @@ import threading
 from typing import Any, Protocol
 
 from graphc.runtime.sim.capture import Capture
+from graphc.runtime.sim.cards import simulated_card
 from graphc.runtime.sim.errors import LogicError
 from graphc.runtime.sim.memory import Memory
 from graphc.runtime.sim.queues import Bytes, Queue, Scheduler, StreamOperation
@@ -22,7 +23,7 @@ class SimulatedDevice:
     """One simulated device. The arguments are those of `Simulator`, the driver."""
 
     def __init__(self, seed: int, policy: str, memory: int, seconds: float) -> None:
-        self.seconds = seconds
+        self.seconds, self.card = seconds, simulated_card()
         self.memory = Memory(memory)
         self.scheduler = Scheduler(seed, policy, self._owner)
         self.host = self.scheduler.new_queue()

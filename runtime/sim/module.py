@@ -14,7 +14,6 @@ from graphc.runtime.sim.queues import Bytes, StreamOperation
 
 SHARED_BYTES = 48 * 1024
 """Bytes of shared memory that a launch may use without being allowed more."""
-MOST_SHARED_BYTES = 227 * 1024
 DYNAMIC_SHARED = 8
 """CUDA's number of the attribute MAX_DYNAMIC_SHARED_SIZE_BYTES."""
 THREADS = 1024
@@ -55,10 +54,10 @@ class Function:
     def set_attribute(self, attribute: int, value: int) -> None:
         """Set an attribute; only MAX_DYNAMIC_SHARED_SIZE_BYTES has an effect."""
         if attribute == DYNAMIC_SHARED:
-            if value > MOST_SHARED_BYTES:
+            most = self._driver.card.shared
+            if value > most:
                 raise LogicError(
-                    f"{self.name}: {value} bytes of dynamic shared memory, there are at most "
-                    f"{MOST_SHARED_BYTES}"
+                    f"{self.name}: {value} bytes of dynamic shared memory, there are at most {most}"
                 )
             self._dynamic_shared = value
 
@@ -131,6 +130,8 @@ class Function:
             raise LogicError(f"{self.name}: no device runs a grid of {x} x {y} x {z} blocks")
         if not 0 < threads <= THREADS or extents.block[2] > 64:
             raise LogicError(f"{self.name}: no device runs blocks of {extents.block} threads")
+        if self._kernel.cluster > 1 and not self._driver.card.clusters:
+            raise LogicError(f"{self.name}: a {self._driver.card.name} has no clusters of blocks")
         if x % self._kernel.cluster:
             raise LogicError(
                 f"{self.name}: {x} blocks along x, of which {self._kernel.cluster} are a cluster"
@@ -155,7 +156,7 @@ class CooperativeFunction(Function):
     def blocks(self, threads: int, shared: int, each: int = 1) -> int:
         """The most blocks of a launch with these threads and bytes of dynamic shared memory, at
         most `each` per multiprocessor, which is one here."""
-        return MULTIPROCESSORS
+        return MULTIPROCESSORS if threads <= self._driver.card.threads else 0
 
     def _check_shape(self, extents: native.Extents) -> None:
         super()._check_shape(extents)

@@ -33,6 +33,15 @@ enum { STREAM, EVENT, MODULE, GRAPH };
     }                                                                          \
     record_length += snprintf(record_text + record_length, LINE, __VA_ARGS__); \
   } while (0)
+// fake_captures.c.
+CUresult capture_begin(CUstream), capture_end(CUstream), capture_forbids(void);
+CUresult capture_wait(CUstream, CUevent);
+void capture_node(CUstream), capture_record(CUevent, CUstream);
+#define OUTSIDE()                                 \
+  do {                                            \
+    const CUresult forbidden = capture_forbids(); \
+    if (forbidden) return forbidden;              \
+  } while (0)
 #define NEW(type, kind) ((type)(++made[kind]))
 #define NUMBER(handle) ((unsigned long)(uintptr_t)(handle))
 
@@ -79,7 +88,6 @@ int fake_depth(void) { return depth; }
 static CUcontext context_of(CUdevice device) { return (CUcontext)(uintptr_t)(0xC0 + device); }
 
 CUresult cuInit(unsigned flags) { return devices ? OK : CUDA_ERROR_NO_DEVICE; }
-CUresult cuDriverGetVersion(int* version) { return *version = 13000, OK; }
 CUresult cuDeviceGetCount(int* count) { return *count = devices, OK; }
 CUresult cuDeviceGet(CUdevice* device, int number) {
   *device = number;
@@ -118,10 +126,10 @@ CUresult cuCtxGetDevice(CUdevice* device) {
 CUresult cuCtxSynchronize(void) {
   CURRENT();
   RECORD("context_synchronize\n");
-  return OK;
+  return capture_forbids();
 }
 
-// Streams and events. Nothing is ever pending.
+// Streams and events. Nothing is pending but where a test says so.
 CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
   CURRENT();
   *stream = NEW(CUstream, STREAM);
@@ -133,12 +141,12 @@ CUresult cuStreamQuery(CUstream stream) { return OK; }
 CUresult cuStreamSynchronize(CUstream stream) {
   CURRENT();
   RECORD("stream_synchronize %lu\n", NUMBER(stream));
-  return OK;
+  return capture_forbids();
 }
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
   CURRENT();
   RECORD("wait %lu event %lu\n", NUMBER(stream), NUMBER(event));
-  return OK;
+  return capture_wait(stream, event);
 }
 CUresult cuEventCreate(CUevent* event, unsigned flags) {
   CURRENT();
@@ -147,17 +155,24 @@ CUresult cuEventCreate(CUevent* event, unsigned flags) {
   return OK;
 }
 CUresult cuEventDestroy_v2(CUevent event) { return OK; }
-CUresult cuEventQuery(CUevent event) { return OK; }
+// For tests: whether nothing that is asked for has ended.
+static int pending;
+void fake_pending(int yes) { pending = yes; }
+CUresult cuEventQuery(CUevent event) {
+  const CUresult forbidden = capture_forbids();
+  return forbidden ? forbidden : pending ? CUDA_ERROR_NOT_READY : OK;
+}
 CUresult cuEventRecord(CUevent event, CUstream stream) {
   CURRENT();
   RECORD("record %lu event %lu\n", NUMBER(stream), NUMBER(event));
   event_at[NUMBER(event) % MOST] = now;
+  capture_record(event, stream);
   return OK;
 }
 CUresult cuEventSynchronize(CUevent event) {
   CURRENT();
   RECORD("event_synchronize %lu\n", NUMBER(event));
-  return OK;
+  return capture_forbids();
 }
 CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start, CUevent end) {
   const double spent = event_at[NUMBER(end) % MOST] - event_at[NUMBER(start) % MOST];
@@ -169,6 +184,7 @@ CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start, CUevent end) 
 CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
   CURRENT();
   RECORD("mem_alloc %zu\n", bytes);
+  OUTSIDE();
   void* block;
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (bytes > memory - used || posix_memalign(&block, HEAD, bytes + HEAD))
@@ -181,6 +197,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   CURRENT();
   void* block = (void*)(address - HEAD);
   RECORD("mem_free %zu\n", *(size_t*)block);
+  OUTSIDE();
   used -= *(size_t*)block;
   return free(block), OK;
 }
@@ -191,6 +208,7 @@ CUresult cuMemGetInfo_v2(size_t* available, size_t* total) {
 CUresult cuMemHostAlloc(void** address, size_t bytes, unsigned flags) {
   CURRENT();
   RECORD("host_alloc %zu\n", bytes);
+  OUTSIDE();
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   return posix_memalign(address, 4096, bytes) ? CUDA_ERROR_OUT_OF_MEMORY : OK;
 }
@@ -198,16 +216,19 @@ CUresult cuMemFreeHost(void* address) { return free(address), OK; }
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
   CURRENT();
   RECORD("copy_to_device %lu bytes %zu\n", NUMBER(stream), bytes);
+  capture_node(stream);
   return memcpy((void*)to, from, bytes), OK;
 }
 CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
   CURRENT();
   RECORD("copy_to_host %lu bytes %zu\n", NUMBER(stream), bytes);
+  capture_node(stream);
   return memcpy(to, (void*)from, bytes), OK;
 }
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   CURRENT();
   RECORD("copy %lu bytes %zu\n", NUMBER(stream), bytes);
+  capture_node(stream);
   return memcpy((void*)to, (void*)from, bytes), OK;
 }
 
@@ -218,6 +239,7 @@ CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned count,
   CURRENT();
   *module = NEW(CUmodule, MODULE);
   RECORD("module_load %lu\n", NUMBER(*module));
+  OUTSIDE();
   double* launch = &module_launch[NUMBER(*module) % MOST];
   if (sscanf(image, "image %lf", launch) != 1) *launch = 1;
   return OK;
@@ -253,6 +275,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
   for (size_t i = 0; i < bytes / 8; i++) RECORD(" %llu", (unsigned long long)words[i]);
   RECORD("\n");
   node++;
+  capture_node(stream);
   spend(takes(function));
   return gx * gy * gz && bx * by * bz ? launched() : CUDA_ERROR_INVALID_VALUE;
 }
@@ -268,6 +291,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
            config->attrs[i].value.programmaticStreamSerializationAllowed);
   RECORD(" argument %llu\n", *(unsigned long long*)parameters[0]);
   node++;
+  capture_node(config->hStream);
   spend(takes(function));
   return launched();
 }
@@ -286,6 +310,7 @@ CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned gx, unsigned gy
          NUMBER(stream), (char*)function, gx, gy, gz, bx, by, bz, shared,
          *(unsigned long long*)parameters[0], *(unsigned long long*)parameters[1]);
   node++;
+  capture_node(stream);
   spend(takes(function));
   return launched();
 }
@@ -295,6 +320,7 @@ static double product_takes = 1;
 void fake_product_takes(double microseconds) { product_takes = microseconds; }
 void fake_product(void* stream, int algorithm) {
   RECORD("product %lu algorithm %d\n", NUMBER(stream), algorithm);
+  capture_node(stream);
   node++;
   spend(algorithm == 1 ? product_takes / 2 : product_takes);
 }
@@ -302,6 +328,7 @@ void fake_product(void* stream, int algorithm) {
 // A convolution of fake_cudnn.c, by one of its engines.
 void fake_convolution(void* stream, int engine) {
   RECORD("convolution %lu engine %d\n", NUMBER(stream), engine);
+  capture_node(stream);
   node++;
   spend(engine == 3 ? product_takes / 2 : product_takes);
 }
@@ -312,7 +339,7 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
   RECORD("begin_capture %lu mode %d\n", NUMBER(stream), (int)mode);
   node = 0;
   capturing = 1, captured = 0;
-  return OK;
+  return capture_begin(stream);
 }
 CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id,
                                    CUgraph* graph, const CUgraphNode** nodes,
@@ -328,10 +355,6 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* statu
   if (count) *count = 1;
   return OK;
 }
-CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
-  CURRENT();
-  return *least = 0, *greatest = -5, OK;
-}
 CUresult cuGraphKernelNodeSetAttribute(CUgraphNode node, CUkernelNodeAttrID attribute,
                                        const CUkernelNodeAttrValue* value) {
   if (attribute != CU_LAUNCH_ATTRIBUTE_PRIORITY || refuses) return CUDA_ERROR_INVALID_VALUE;
@@ -344,12 +367,13 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   *graph = NEW(CUgraph, GRAPH);
   graph_takes[NUMBER(*graph) % MOST] = captured;
   capturing = 0;
-  return OK;
+  return capture_end(stream);
 }
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph,
                                      unsigned long long flags) {
   CURRENT();
   RECORD("graph_instantiate %lu\n", NUMBER(graph));
+  OUTSIDE();
   return *executable = (CUgraphExec)graph, OK;
 }
 CUresult cuGraphExecUpdate_v2(CUgraphExec executable, CUgraph graph,
@@ -363,6 +387,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec executable, CUgraph graph,
 CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
   CURRENT();
   RECORD("graph_launch %lu on %lu\n", NUMBER(executable), NUMBER(stream));
+  OUTSIDE();  // a launch becomes a node, which a capture of the runtime's own never wants
   spend(graph_takes[NUMBER(executable) % MOST]);
   return launched();
 }
@@ -370,31 +395,4 @@ CUresult cuGraphDestroy(CUgraph graph) { return OK; }
 CUresult cuGraphExecDestroy(CUgraphExec executable) {
   RECORD("graph_destroy %lu\n", NUMBER(executable));
   return OK;
-}
-
-CUresult cuGetErrorString(CUresult error, const char** text) {
-  *text = error == CUDA_ERROR_NO_DEVICE         ? "no CUDA-capable device is detected"
-          : error == CUDA_ERROR_OUT_OF_MEMORY   ? "out of memory"
-          : error == CUDA_ERROR_INVALID_CONTEXT ? "invalid device context"
-          : error == CUDA_ERROR_ILLEGAL_ADDRESS ? "an illegal memory access was encountered"
-                                                : "an error";
-  return OK;
-}
-
-// How cuda-bindings finds entry points: by name, the newest version first.
-CUresult cuGetProcAddress_v2(const char* symbol, void** address, int version, cuuint64_t flags,
-                             CUdriverProcAddressQueryResult* result) {
-  static void* self;
-  Dl_info info;
-  if (!self && dladdr((void*)fake_record, &info)) self = dlopen(info.dli_fname, RTLD_NOW);
-  static const char* const suffixes[] = {"_v4", "_v3", "_v2", ""};
-  char name[256];
-  *address = NULL;
-  for (int i = 0; i < 4 && !*address; i++) {
-    snprintf(name, sizeof name, "%s%s", symbol, suffixes[i]);
-    *address = dlsym(self, name);
-  }
-  if (result)
-    *result = *address ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-  return *address ? OK : CUDA_ERROR_NOT_FOUND;
 }

@@ -6,13 +6,15 @@ libcuda.
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from typing import Any
 
 import numpy as np
 
 import graphc
-from graphc.base.dlpack import read_capsule
+from graphc.base.dlpack import read_capsule, write_capsule
 from graphc.base.errors import RunError
 from graphc.runtime.cuda import find_device
 from graphc.runtime.cuda.driver import PycudaDriver
@@ -33,6 +35,7 @@ def main() -> None:
         "read": read(),
         "again": again(),
         "interface": interface(),
+        "libraries": libraries(),
         "short": short(),
         "depth": DRIVER.fake_depth(),
     }
@@ -131,6 +134,80 @@ def interface() -> dict[str, Any]:
     taken()
     f(X)
     return {"shown": shown, "record": taken()}
+
+
+class OfJax:
+    """An array as JAX shows it: it cannot be written, and has no other protocol."""
+
+    def __init__(self, array: Any, asked: list[Any]) -> None:
+        self._array, self._asked = array, asked
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        if stream is not None and not isinstance(stream, int):
+            raise TypeError(f"stream: {stream!r}")
+        self._asked.append(stream)
+        a = self._array
+        return write_capsule(a.ctypes.data, a.shape, a.dtype, (2, 0), a)
+
+
+class OfCupy(OfJax):
+    """An array as CuPy shows it, by both protocols."""
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        raise AssertionError("DLPack says for which stream")
+
+
+class ReadOnly:
+    """An array of Numba or CuPy that says by its interface that it is not to be written."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.__cuda_array_interface__ = {
+            "shape": array.shape,
+            "typestr": array.dtype.str,
+            "data": (array.ctypes.data, True),
+            "strides": None,
+            "stream": 66,
+            "version": 3,
+        }
+
+
+def libraries() -> dict[str, Any]:
+    """Calls with arrays of other libraries, submitted one after another, and who keeps them."""
+    f, found = program(), {}
+    array = X.copy()
+    array.setflags(write=False)
+    for name, kind in (("jax", OfJax), ("cupy", OfCupy)):
+        asked: list[Any] = []
+        given = kind(array, asked)
+        taken()
+        f.submit(given)
+        found[name] = {"record": taken(), "asked": asked}
+    taken()
+    f.submit(ReadOnly(array))
+    found["interface"] = {"record": taken()}
+    found["unchanged"] = bool((array == X).all())
+    held = weakref.ref(last := ReadOnly(X.copy()))
+    f.submit(last)
+    del last
+    gc.collect()
+    kept = [held() is not None]
+    for _ in range(2):
+        f.submit(X)
+    gc.collect()
+    found["kept"] = [*kept, held() is not None]
+    return found
 
 
 def short() -> dict[str, Any]:

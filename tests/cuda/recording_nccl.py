@@ -39,7 +39,7 @@ class Twin:
     def all_to_all(self, source: Any, bounds: Any, target: Any) -> None:
         target[:] = source[bounds[0] : bounds[1]]
 
-    def broadcast(self, array: Any) -> None:
+    def broadcast(self, array: Any, root: int = 0) -> None:
         note(f"broadcast {array.nbytes}")
 
     def wake(self) -> None:
@@ -54,6 +54,7 @@ class DataType(enum.IntEnum):
 
     Float32 = 7
     Float64 = 8
+    Uint8 = 1
 
 
 class UniqueId:
@@ -101,18 +102,6 @@ def all_gather(
     note(f"all_gather {stream} count {count} kind {kind} of {communicator}")
 
 
-BINDINGS = SimpleNamespace(
-    DataType=DataType,
-    RedOp=SimpleNamespace(Sum=0),
-    UniqueId=UniqueId,
-    get_unique_id=UniqueId,
-    comm_init_rank=comm_init_rank,
-    all_reduce=all_reduce,
-    reduce_scatter=reduce_scatter,
-    all_gather=all_gather,
-)
-
-
 def compiled(self: Any, text: str, name: str, where: str = "") -> bytes:
     return b"image"
 
@@ -132,6 +121,9 @@ def line(plan: Any, step: Step) -> list[Any]:
     """A step as [kind, stream, elements of a message or number of launches or the event]."""
     if isinstance(step, Launch):
         kernel = plan.kernels[step.kernel]
+        if kernel.message is not None and kernel.message.in_turn:
+            (count,) = kernel.message.counts
+            return [kernel.message.kind, step.stream, 4 * count, kernel.message.peer]
         if kernel.message is not None:
             size = step.reads[-1].stop - step.reads[0].start
             if kernel.message.kind != "all_reduce":
@@ -143,15 +135,57 @@ def line(plan: Any, step: Step) -> list[Any]:
     return [kind, step.stream, getattr(step, "event", None)]
 
 
-def main(sharded: bool = False) -> None:
-    """Print what a program records as it is compiled, and in its first three steps."""
+def parallel_of(sharded: bool, shards: int | None, stages: int) -> Any:
+    """Two ranks, of which only the first is there, with a part of the batch or a stage each."""
+    if stages:
+        parallel: Any = graphc.PipelineParallel(stages)
+    else:
+        parallel = graphc.DataParallel(shard_optimizer_state=sharded, shards=shards)
+    parallel.group, parallel.ranks = Group(Twin()), 2  # type: ignore[arg-type]
+    return parallel
+
+
+def send(source: int, count: int, kind: int, rank: int, communicator: int, stream: int) -> None:
+    note(f"send {stream} count {count} kind {kind} to {rank} of {communicator}")
+
+
+def recv(target: int, count: int, kind: int, rank: int, communicator: int, stream: int) -> None:
+    note(f"recv {stream} count {count} kind {kind} from {rank} of {communicator}")
+
+
+def share(
+    source: int, target: int, count: int, kind: int, root: int, communicator: int, stream: int
+) -> None:
+    note(f"share {stream} count {count} kind {kind} of {root} of {communicator}")
+
+
+BINDINGS = SimpleNamespace(
+    DataType=DataType,
+    RedOp=SimpleNamespace(Sum=0),
+    UniqueId=UniqueId,
+    get_unique_id=UniqueId,
+    comm_init_rank=comm_init_rank,
+    all_reduce=all_reduce,
+    reduce_scatter=reduce_scatter,
+    all_gather=all_gather,
+    broadcast=share,
+    send=send,
+    recv=recv,
+    group_start=lambda: note("group_start"),
+    group_end=lambda: note("group_end"),
+)
+
+
+def main(sharded: bool = False, shards: int | None = None, stages: int = 0) -> None:
+    """Print what a program records as it is compiled, and in its first three steps.
+
+    With `stages`, that of the first of two stages, with so many micro-batches.
+    """
     PycudaDriver.products = PycudaDriver.convolutions = None  # type: ignore[assignment]
     PycudaDriver.compile = compiled  # type: ignore[method-assign]
     sys.modules["nccl.bindings.nccl"] = BINDINGS  # type: ignore[assignment]
     os.environ["GRAPHC_BUCKET_BYTES"] = "20000"
     DRIVER.fake_machine(1, 1 << 34)
-    parallel = graphc.DataParallel(shard_optimizer_state=sharded)
-    parallel.group, parallel.ranks = Group(Twin()), 2  # type: ignore[arg-type]
     layers = [layer for _ in range(4) for layer in (nn.Linear(64, 64), nn.ReLU())]
     step = graphc.compile(
         loss_of,
@@ -159,7 +193,7 @@ def main(sharded: bool = False) -> None:
         graphc.spec((32, 64)),
         update=optim.SGD(lr=0.1, momentum=0.9 * sharded),
         device="cuda",
-        parallel=parallel,
+        parallel=parallel_of(sharded, shards, stages),
     )
     found: dict[str, Any] = {"compile": taken()}
     x = np.zeros((32, 64), np.float32)

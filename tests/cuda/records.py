@@ -10,12 +10,23 @@ from tests.support import cublas, cudnn
 from tests.tools import missing, need_command, need_package, run_python
 from tools.driver_stub import build_stub, find_headers
 
-FAKES = [Path(__file__).with_name(name) for name in ("fake_driver.c", "fake_maps.c")]
+PARTS = ("driver", "maps", "captures", "lookup")
+FAKES = [Path(__file__).with_name(f"fake_{part}.c") for part in PARTS]
 
 
-def recorded(module: str, folder: Path) -> dict[str, Any]:
+WITHOUT_PYCUDA = """
+import runpy, sys
+sys.modules["pycuda"] = None
+runpy.run_module("tests.cuda.{module}", run_name="__main__")
+"""
+DRIVERS = ("pycuda", "bindings")
+"""What drives a GPU: PyCUDA, or cuda-bindings alone."""
+
+
+def recorded(module: str, folder: Path, by: str = "pycuda") -> dict[str, Any]:
     """What the module of this package prints, in a process whose driver only records."""
-    need_package("pycuda")
+    if by == "pycuda":
+        need_package("pycuda")
     need_package("cuda.bindings")
     need_command("gcc")
     headers = find_headers()
@@ -25,7 +36,9 @@ def recorded(module: str, folder: Path) -> dict[str, Any]:
     places = {"LD_LIBRARY_PATH": str(folder), "GRAPHC_CACHE_DIR": str(folder / "cache")}
     places["FAKE_CUBLAS"] = str(cublas.build_fake(folder))
     places["FAKE_CUDNN"] = str(cudnn.build_fake(folder))
-    printed = run_python("-m", f"tests.cuda.{module}", environment=places)
+    alone = ("-c", WITHOUT_PYCUDA.format(module=module))
+    arguments = ("-m", f"tests.cuda.{module}") if by == "pycuda" else alone
+    printed = run_python(*arguments, environment=places)
     return json.loads(printed)
 
 

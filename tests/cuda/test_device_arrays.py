@@ -17,7 +17,7 @@ from graphc.base.dtypes import BFLOAT16
 from graphc.base.errors import GraphError
 from graphc.runtime.cuda import find_device
 from graphc.runtime.cuda.device_array import DeviceArray
-from tests.cuda.records import count, recorded, verbs
+from tests.cuda.records import DRIVERS, count, recorded, verbs
 from tests.tools import need_command, need_module
 
 X = np.random.default_rng(0).standard_normal((5, 7)).astype(np.float32)
@@ -25,9 +25,11 @@ WAITS = ("event_synchronize", "stream_synchronize", "context_synchronize")
 BYTES = X.nbytes
 
 
-@pytest.fixture(scope="module")
-def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return recorded("recording_arrays", tmp_path_factory.mktemp("driver"))
+@pytest.fixture(scope="module", params=DRIVERS)
+def record(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    return recorded("recording_arrays", tmp_path_factory.mktemp("driver"), request.param)
 
 
 def unnumbered(lines: list[str]) -> list[str]:
@@ -81,6 +83,27 @@ def test_a_reader_without_a_stream_is_waited_for(record):
     assert shown["data"] == [shown["address"], False]
     assert shown["stream"] == 1  # the driver's first
     assert verbs(record["interface"]["record"])[0] == "context_synchronize"
+
+
+@pytest.mark.parametrize("library", ["jax", "cupy"])
+def test_libraries_give_their_arrays_for_the_stream_that_reads_them(record, library):
+    """JAX's cannot be written; neither is copied on the host."""
+    seen = record["libraries"][library]
+    assert seen["asked"] == [1]
+    assert seen["record"][0] == f"copy 1 bytes {BYTES}"
+    assert count(seen["record"], (*WAITS, "copy_to_device", "copy_to_host")) == 0
+    assert record["libraries"]["unchanged"]
+
+
+def test_an_interface_that_names_a_stream_is_waited_for_on_the_device(record):
+    lines = unnumbered(record["libraries"]["interface"]["record"])
+    at = lines.index("record 66 event")
+    assert lines[at : at + 3] == ["record 66 event", "wait 1 event", f"copy 1 bytes {BYTES}"]
+    assert count(lines, WAITS) == 0
+
+
+def test_an_argument_lives_until_its_call_has_ended(record):
+    assert record["libraries"]["kept"] == [True, False]
 
 
 def test_unused_results_make_room(record):

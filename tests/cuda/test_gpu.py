@@ -23,7 +23,6 @@ from graphc.kernels.cuda.contract.tiles.tensor_tiles import GROUP_TILES, GroupTi
 from graphc.kernels.cuda.shared.gpu_model import GPU
 from graphc.kernels.lower import lower
 from graphc.ops.fused import Fused
-from graphc.program import Program
 from graphc.runtime.cuda import CudaExecutable, find_device, gpu_found, trial
 from graphc.runtime.planner.planner import make_plan
 from graphc.runtime.tuning import kernel_autotuner
@@ -146,8 +145,8 @@ def test_parts_that_a_cluster_adds_are_exact(
     device: str, precision: str, monkeypatch: pytest.MonkeyPatch
 ):
     """Of small integers."""
-    if device == "cuda" and find_device(device).driver.arch in ("sm_80", "sm_86", "sm_89"):
-        pytest.skip("clusters need compute capability 9.0")
+    if device == "cuda" and not find_device(device).driver.begins_early:
+        pytest.skip("not applicable: clusters need compute capability 9.0")
     monkeypatch.setenv("GRAPHC_CLUSTERS", "1")
     random = np.random.default_rng(0)
     arrays = [random.integers(-4, 5, s).astype(np.float32) for s in ((256, 1024), (1024, 192))]
@@ -273,7 +272,7 @@ def test_warp_groups_multiply_as_the_reference_does(
 ):
     """Integers, so that every way of adding gives the same: both operands in both orders."""
     if device == "cuda" and find_device(device).driver.arch != "sm_90a":
-        pytest.skip("wgmma needs compute capability 9.0")
+        pytest.skip("not applicable: wgmma needs compute capability 9.0")
     monkeypatch.setenv("GRAPHC_WGMMA", "1")
     if isinstance(tile, BulkTile):
         take(tile, monkeypatch)
@@ -324,52 +323,6 @@ def test_a_profile_counts_microseconds(device: str):
 
 
 @pytest.mark.gpu
-def test_tensors_of_pytorch_are_used_where_they_lie():
-    torch = torch_on_gpu()
-    program, x = doubling()
-    given = torch.from_numpy(x).cuda() * 3  # still being computed when the program is called
-    np.testing.assert_array_equal(program(given), x * 6 + 1)
-    np.testing.assert_array_equal(given.cpu().numpy(), x * 3)
-    side = torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        np.testing.assert_array_equal(program(torch.from_numpy(x).cuda() * 5), x * 10 + 1)
-
-
-@pytest.mark.gpu
-def test_pytorch_takes_results_where_they_lie():
-    torch = torch_on_gpu()
-    spec = graphc.spec((1000, 1000))
-    program = graphc.compile(lambda x: x * 2.0 + 1.0, spec, device="cuda", out="device")
-    given = [torch.full((1000, 1000), float(i), device="cuda") for i in range(9)]
-    taken = [torch.from_dlpack(program(x)) for x in given]
-    assert [t.unique().tolist() for t in taken] == [[2.0 * i + 1] for i in range(9)]
-
-
-@pytest.mark.gpu
-def test_torch_compile_keeps_tensors_on_the_gpu():
-    torch = torch_on_gpu()
-    model = torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.ReLU(), torch.nn.Linear(96, 8))
-    x = torch.randn(32, 64, device="cuda")
-    parameters, both = list(model.cuda().parameters()), []
-    for call in (model, torch.compile(model, backend="graphc")):
-        both.append(torch.autograd.grad(call(x).square().mean(), parameters))
-    for wanted, got in zip(*both, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.gpu
-def test_pytorch_and_graphc_take_turns_on_one_context():
-    torch = torch_on_gpu()
-    need_device("cuda")
-    program, x = doubling()
-    layer = torch.nn.Linear(256, 256).cuda()
-    for _ in range(3):
-        np.testing.assert_array_equal(program(x), x * 2 + 1)
-        layer(torch.ones(8, 256, device="cuda")).sum().backward()
-    assert torch.isfinite(layer.weight.grad).all()
-
-
-@pytest.mark.gpu
 def test_a_replayed_step_costs_the_host_little():
     need_device("cuda")
     train = trainer("mlp", "cuda")
@@ -381,16 +334,3 @@ def test_a_replayed_step_costs_the_host_little():
         executable.submit([x, y])
     per_step = (time.perf_counter() - begin) / 200
     assert per_step < 1e-3
-
-
-def doubling() -> tuple[Program, Any]:
-    need_device("cuda")
-    program = graphc.compile(lambda x: x * 2.0 + 1.0, graphc.spec((1000, 1000)), device="cuda")
-    return program, np.arange(1_000_000, dtype=np.float32).reshape(1000, 1000) % 1024
-
-
-def torch_on_gpu() -> Any:
-    torch = pytest.importorskip("torch")
-    if not torch.cuda.is_available():
-        pytest.skip("PyTorch sees no GPU")
-    return torch

@@ -8,17 +8,24 @@ import pytest
 
 from graphc.base.errors import RunError
 from graphc.runtime.cuda import nccl
-from tests.cuda.records import parts, recorded, verbs
+from tests.cuda.records import DRIVERS, parts, recorded, verbs
 
 
-@pytest.fixture(scope="module")
-def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return recorded("recording_nccl", tmp_path_factory.mktemp("driver"))
+@pytest.fixture(scope="module", params=DRIVERS)
+def record(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    return recorded("recording_nccl", tmp_path_factory.mktemp("driver"), request.param)
 
 
 @pytest.fixture(scope="module")
 def sharded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return recorded("recording_sharded", tmp_path_factory.mktemp("sharded"))
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return recorded("recording_shards", tmp_path_factory.mktemp("shards"))
 
 
 def issued(lines: list[str]) -> list[list[Any]]:
@@ -74,6 +81,23 @@ def test_slices_are_scattered_and_gathered_in_turns(sharded: dict[str, Any]) -> 
             assert gathered.endswith(f"count {count} kind 7 of 99")
 
 
+def test_pieces_of_shards_are_exchanged_and_sums_gathered(shards: dict[str, Any]) -> None:
+    for lines in parts(shards["steps"][0]):
+        assert not [x for x in lines if x.startswith(("all_reduce", "reduce_scatter"))]
+        starts = [n for n, x in enumerate(lines) if x.startswith("group_start")]
+        assert len(starts) > 2
+        assert sum(x.startswith("all_gather") for x in lines) == len(starts)
+        for start in starts:
+            group = lines[start : start + 6]
+            count = int(group[1].split()[3])
+            stream = group[1].split()[1]
+            expected = ["group_start"]
+            for rank in (0, 1):
+                expected += [f"send {stream} count {count} kind 7 to {rank} of 99"]
+                expected += [f"recv {stream} count {count} kind 7 from {rank} of 99"]
+            assert group == [*expected, "group_end"]
+
+
 def test_later_steps_launch_the_graph_alone(record: dict[str, Any]) -> None:
     for lines in record["steps"][1:]:
         assert "all_reduce" not in verbs(lines)
@@ -102,3 +126,25 @@ def test_nccl_without_its_package_says_what_to_install(monkeypatch: pytest.Monke
     assert str(error.value) == (
         "data-parallel training on GPUs needs nccl4py (pip install 'graphc[nccl]'): no nccl"
     )
+
+
+@pytest.fixture(scope="module")
+def staged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return recorded("recording_stages", tmp_path_factory.mktemp("stages"))
+
+
+def test_a_stage_sends_and_receives_in_the_order_of_its_plan(staged: dict[str, Any]) -> None:
+    names = {"send": "send", "recv": "receive", "share": "share"}
+    kinds = names.values()
+    planned = [each for each in staged["plan"] if each[0] in kinds]
+    assert [kind for kind, *_ in planned] == [
+        "send",
+        *(kind for _ in range(3) for kind in ("send", "receive")),
+        "receive",
+        "share",
+    ]
+    for lines in parts(staged["steps"][0]):
+        calls = [line.split() for line in lines if line.split()[0] in names]
+        found = [[names[c[0]], int(c[1]) - 1, int(c[3]), int(c[7])] for c in calls]
+        assert found == planned
+        assert all(c[5] == "1" for c in calls), "as bytes"

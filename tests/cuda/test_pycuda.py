@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cuda.records import count, parts, recorded, verbs
+from tests.cuda.records import DRIVERS, count, parts, recorded, verbs
 from tests.tools import need_package, run_python
 
 STEPS = 6
@@ -17,9 +17,11 @@ ALLOCATIONS = ("mem_alloc", "host_alloc", "mem_free", "event_create", "stream_cr
 SYNCHRONISATIONS = ("event_synchronize", "stream_synchronize", "context_synchronize")
 
 
-@pytest.fixture(scope="module")
-def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return recorded("recording", tmp_path_factory.mktemp("driver"))
+@pytest.fixture(scope="module", params=DRIVERS)
+def record(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    return recorded("recording", tmp_path_factory.mktemp("driver"), request.param)
 
 
 def issued(lines: list[str]) -> list[list[Any]]:

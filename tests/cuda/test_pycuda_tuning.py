@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.cuda.records import count, recorded, verbs
+from tests.cuda.records import DRIVERS, count, recorded, verbs
 
 
-@pytest.fixture(scope="module")
-def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return recorded("recording_tuning", tmp_path_factory.mktemp("driver"))
+@pytest.fixture(scope="module", params=DRIVERS)
+def record(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    return recorded("recording_tuning", tmp_path_factory.mktemp("driver"), request.param)
 
 
 def test_the_candidate_that_takes_the_device_least_is_taken(record):

@@ -7,16 +7,18 @@ from typing import Any
 
 import pytest
 
-from tests.cuda.records import count, recorded
+from tests.cuda.records import DRIVERS, count, recorded
 from tests.tools import need_module
 
 WAITS = ("event_synchronize", "stream_synchronize", "context_synchronize")
 
 
-@pytest.fixture(scope="module")
-def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+@pytest.fixture(scope="module", params=DRIVERS)
+def record(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
     need_module("torch")
-    return recorded("recording_torch", tmp_path_factory.mktemp("driver"))
+    return recorded("recording_torch", tmp_path_factory.mktemp("driver"), request.param)
 
 
 def test_tensors_are_read_and_given_where_they_lie(record):

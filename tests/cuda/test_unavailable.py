@@ -54,6 +54,8 @@ def told(monkeypatch: pytest.MonkeyPatch, driver: Any, name: str = "cuda") -> st
     """What a call on the device says where pycuda.driver is `driver`."""
     monkeypatch.setitem(sys.modules, "pycuda", ModuleType("pycuda"))
     monkeypatch.setitem(sys.modules, "pycuda.driver", driver)
+    for module in ("cuda.bindings", "cuda.bindings.driver", "graphc.runtime.cuda.bindings_driver"):
+        monkeypatch.setitem(sys.modules, module, None)
     program = graphc.compile(lambda x: x + 1.0, graphc.spec((2,)), device=name)
     with pytest.raises(graphc.RunError) as error:
         program(np.zeros(2, np.float32))
@@ -66,7 +68,8 @@ def told(monkeypatch: pytest.MonkeyPatch, driver: Any, name: str = "cuda") -> st
 def test_without_pycuda_the_extra_is_named(monkeypatch):
     assert told(monkeypatch, None) == (
         "device 'cuda': PyCUDA is not installed (import of pycuda.driver halted; None in "
-        f"sys.modules): pip install 'graphc[cuda]'. {REST}"
+        f"sys.modules): pip install 'graphc[cuda]', or from wheels alone 'graphc[cuda-bindings]'. "
+        f"{REST}"
     )
 
 
@@ -88,8 +91,8 @@ def test_a_number_beyond_the_last_gpu_is_named(monkeypatch, count: int, name: st
 
 
 def test_a_gpu_that_is_too_old_is_named(monkeypatch):
-    assert told(monkeypatch, pycuda(1, (7, 5))) == (
-        "device 'cuda': an old GPU has compute capability 7.5; the kernels need 8.0 or newer. "
+    assert told(monkeypatch, pycuda(1, (7, 0))) == (
+        "device 'cuda': an old GPU has compute capability 7.0; the kernels need 7.5 or newer. "
         f"{REST}"
     )
 

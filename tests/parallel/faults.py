@@ -25,7 +25,7 @@ def fail(how: str) -> None:
     if how == "raised":
         raise ValueError("no more data")
     if how == "stopped":
-        time.sleep(60)
+        time.sleep(12)
     if how == "ended":
         sys.exit(0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -10,11 +11,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.parallel.hosts import ADDRESS, Hosts
 from tests.tools import ROOT, missing, need_module
 
 LIMIT = 120.0
@@ -48,12 +50,38 @@ def over_tcp(
     """Run a module on ranks that find each other at a free port, and wait for all of them."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
-    begun = []
-    for rank in range(ranks):
-        names = {"GRAPHC_ADDRESS": address, "GRAPHC_RANK": str(rank), "GRAPHC_RANKS": str(ranks)}
-        command = [sys.executable, "-W", "error", "-m", module, *arguments]
-        begun.append(_begun(command, {**(more or {}), **names}))
-    return _ended(begun)
+    return _ended(
+        [_over_tcp(r, ranks, address, [], module, *arguments, more=more) for r in range(ranks)]
+    )
+
+
+@contextlib.contextmanager
+def on_hosts(
+    hosts: Hosts, places: Sequence[int], module: str, *arguments: str
+) -> Iterator[Callable[[], list[Ended]]]:
+    """Start a module on ranks, each on the host of its place; what is yielded waits for them."""
+    begun = [
+        _over_tcp(rank, len(places), ADDRESS, hosts.command(host), module, *arguments)
+        for rank, host in enumerate(places)
+    ]
+    try:
+        yield lambda: _ended(begun)
+    finally:
+        _kill(begun)
+
+
+def _over_tcp(
+    rank: int,
+    ranks: int,
+    address: str,
+    prefix: Sequence[str],
+    module: str,
+    *arguments: str,
+    more: Mapping[str, str] | None = None,
+) -> subprocess.Popen[str]:
+    names = {"GRAPHC_ADDRESS": address, "GRAPHC_RANK": str(rank), "GRAPHC_RANKS": str(ranks)}
+    command = [*prefix, sys.executable, "-W", "error", "-m", module, *arguments]
+    return _begun(command, {**(more or {}), **names})
 
 
 def over_mpi(
@@ -97,8 +125,12 @@ def _ended(begun: Sequence[subprocess.Popen[str]]) -> list[Ended]:
             out, err = process.communicate(timeout=max(1.0, until - time.monotonic()))
             found.append(Ended(process.returncode, out, err))
     finally:
-        for process in begun:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.communicate()
+        _kill(begun)
     return found
+
+
+def _kill(begun: Sequence[subprocess.Popen[str]]) -> None:
+    for process in begun:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()

@@ -38,7 +38,7 @@ def test_a_rank_that_stops_is_missed_in_time(tmp_path: Path) -> None:
     begin = time.monotonic()
     first, _ = over_tcp(2, MODULE, str(tmp_path), "stopped", "1", "2", "5", "2")
     assert "rank 0 stopped at step 3: 2 seconds went by without rank 1" in first.err
-    assert time.monotonic() - begin < 90
+    assert time.monotonic() - begin < 45
 
 
 def test_training_goes_on_with_other_numbers_of_ranks(tmp_path: Path) -> None:

@@ -59,7 +59,10 @@ def normalized() -> Any:
             "transport: tcp expects GRAPHC_ADDRESS, GRAPHC_RANK and GRAPHC_RANKS in the "
             "environment",
         ),
-        (lambda: step(2), "parallel: expected graphc.DataParallel(), got int"),
+        (
+            lambda: step(2),
+            "parallel: expected graphc.DataParallel() or PipelineParallel(), got int",
+        ),
         (
             lambda: step(two(), update=None),
             "parallel: averages what update= takes, which is not given",
@@ -81,10 +84,6 @@ def normalized() -> Any:
             "shards of a rank=3: expected a batch of 3 equal parts, got x 4",
         ),
         (lambda: step(two(), device="sim"), "parallel: expected device='cpu' or 'cuda', got 'sim'"),
-        (
-            lambda: step(graphc.DataParallel(shards=2), device="cuda"),
-            "shards: expected device='cpu', since NCCL adds in an order of its own",
-        ),
         (
             lambda: step(two(sync_batch_norm=True), normalized(), accumulate=2),
             "batch_norm: with sync_batch_norm=True expected no loop around it, such as scan, "
@@ -153,6 +152,12 @@ def test_a_sum_of_pieces_has_no_gradient() -> None:
     with pytest.raises(GraphError) as error:
         ops.AllReduce(1, pieces=2).grad(None, (), (), ())  # type: ignore[arg-type]
     assert str(error.value) == "all_reduce: a sum of pieces has no gradient"
+
+
+def test_parts_for_all_ranks_are_checked() -> None:
+    with pytest.raises(GraphError) as error:
+        ops.AllToAll(2).infer(Type((3, 4), "f32"))
+    assert str(error.value) == "all_to_all: expected 2 parts, got f32[3,4]"
 
 
 def test_the_meaning_of_one_rank_is_the_sum_of_its_pieces_in_order() -> None:

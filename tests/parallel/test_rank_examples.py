@@ -57,3 +57,13 @@ def run(name: str) -> str:
     ended = subprocess.run(command, env=environment(), **options)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
+
+
+def test_stages_give_the_bits_of_one_process() -> None:
+    command = str(EXAMPLES / "pipeline_parallel.py"), "--steps", "20"
+    said = r"step  20/20  loss (\d\.\d{8})"
+    alone = re.findall(said, run_python(*command, environment={"GRAPHC_NUM_THREADS": "1"}))
+    ended = over_mpi(2, *command)
+    assert ended.code == 0, ended.err
+    assert re.findall(said, ended.out) == alone != []
+    assert "pipeline: F0 F1 B0 F2 B1 F3 B2 B3, at most 2 of 4 micro-batches" in ended.out

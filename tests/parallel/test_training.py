@@ -67,6 +67,17 @@ def test_shards_have_the_same_bits_for_every_number_of_ranks(cases: Sequence[str
         assert len({tuple(each[case]["losses"]) for each in found}) == 1, case
 
 
+@pytest.mark.parametrize("case", first_quick(1, ["adam", "clipped", *RANDOM]))
+def test_kernels_add_shards_in_the_order_of_messages(case: str) -> None:
+    """As on GPUs, whose messages add in an order of their own."""
+    expected = ranks(1, case, 12)[0].result["digest"]
+    arguments = case, "12", "sharded" if case == "adam" else ""
+    small = {"GRAPHC_BUCKET_BYTES": "3000"}
+    for count in (1, 3):
+        for ended in over_tcp(count, "tests.parallel.by_kernels", *arguments, more=small):
+            assert set(ended.result) == {expected}, ended.result
+
+
 def test_random_networks_are_the_same_on_both_ranks() -> None:
     one, two = (ended.result for ended in ranks(2, ",".join(RANDOM)))
     assert {n: one[n]["digest"] for n in RANDOM} == {n: two[n]["digest"] for n in RANDOM}

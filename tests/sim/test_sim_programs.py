@@ -171,3 +171,16 @@ def test_a_plan_without_any_one_of_its_waits_is_found():
             for _ in range(2):
                 broken.run([x, y])
         device.driver.scheduler.drop()
+
+
+def test_a_scatter_in_place_writes_what_changes(clean_environment: pytest.MonkeyPatch) -> None:
+    clean_environment.setenv("GRAPHC_CHECK", "race")
+
+    def added(x: Any, index: Any, updates: Any) -> Any:
+        return graphc.scatter_add(x, 0, index, updates)
+
+    specs = graphc.spec((7,), "float16"), graphc.spec((2,), "int32"), graphc.spec((2,), "float16")
+    step = graphc.compile(added, *specs, device="sim")
+    x = np.arange(7, dtype=np.float16)
+    found = step(x, np.array([1, 5], np.int32), np.array([0.5, 0.25], np.float16))
+    np.testing.assert_array_equal(found, x + np.array([0, 0.5, 0, 0, 0, 0.25, 0], np.float16))

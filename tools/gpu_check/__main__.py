@@ -71,8 +71,13 @@ def summary(results: dict[str, Any]) -> list[str]:
         counts = {k: v for k, v in found.items() if k in ("passed", "failed", "skipped", "seconds")}
         lines.append(f"{name}: {verdict} {counts}")
     for line in results["benchmarks"]:
-        what = line.get("failure", "").splitlines()[-1:] or [f"{line.get('median_ms')} ms"]
+        what = line.get("failure", line.get("not applicable", "")).splitlines()[-1:]
+        what = what or [f"{line.get('median_ms')} ms"]
         lines.append(f"{line['name']}: {what[0][:120]}")
+    fitted = results["stages"].get("calibration", {}).get("constants", {})
+    lines += [f"fitted {name}: {value:.4g}" for name, value in fitted.items()]
+    told = results.get("predicted", {})
+    lines += told.get("lines", [told["missing"]] if told else [])
     return [*lines, *results.get("comparison", ())]
 
 

@@ -12,32 +12,35 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
-from statistics import median
 from typing import Any
 
 import graphc
 from benchmarks.families.pointwise import WORKLOADS, Pointwise
+from benchmarks.kernel_times import repeated
 from benchmarks.run import Model, backward
 from graphc.runtime.cuda import Device, find_device
 
 ROWS = (4096, 32768)
 FEW = (64,)
 """Rows on a simulated device, whose times mean nothing."""
-REPEATS, ROUNDS = 20, 5
 
 
 def main(device: str) -> None:
     place = find_device(device)
     rows = ROWS if device.startswith("cuda") else FEW
-    print(json.dumps({f"{w.name} {w.batch} rows": share(w, place) for w in chosen(rows)}))
+    print(json.dumps({title(w): share(w, place) for w in chosen(rows)}))
 
 
 def chosen(rows: Sequence[int]) -> list[Pointwise]:
     return [replace(w, batch=count) for count in rows for w in WORKLOADS]
+
+
+def title(workload: Pointwise) -> str:
+    """The name of the workload in the results."""
+    return f"{workload.name} {workload.batch} rows"
 
 
 def share(workload: Pointwise, place: Device) -> dict[str, float]:
@@ -62,27 +65,6 @@ def copying(nbytes: int, place: Device) -> float:
     here, there = (driver.mem_alloc(nbytes) for _ in range(2))
     copy = partial(driver.memcpy_dtod_async, int(there), int(here), nbytes, place.streams[0])
     return repeated([copy], place)
-
-
-def repeated(calls: Sequence[Callable[[], object]], place: Device) -> float:
-    """Microseconds of the calls, in a graph that repeats them many times."""
-    driver, stream = place.driver, place.streams[0]
-    driver.begin_capture(stream)
-    try:
-        for _ in range(REPEATS):
-            for call in calls:
-                call()
-    finally:
-        graph = driver.end_capture(stream)
-    marks = [driver.Event() for _ in range(ROUNDS + 1)]
-    graph.launch(stream)
-    for mark in marks:
-        mark.record(stream)
-        if mark is not marks[-1]:
-            graph.launch(stream)
-    stream.synchronize()
-    times = [b.time_since(a) for a, b in pairwise(marks)]
-    return max(1000 * float(median(times)) / REPEATS, 1e-3)
 
 
 if __name__ == "__main__":

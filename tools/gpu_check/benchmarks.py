@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from tools.gpu_check.goals import Measurement
+from tools.gpu_check.goals import Measurement, why_not
 from tools.gpu_check.process import Countdown, python
 from tools.gpu_check.report import CheckReport
 
 MODULES = {"graphc": "benchmarks.run", "torch": "benchmarks.peer_torch"}
+SIMULATED = 9.0
+"""The compute capability of the simulated GPU."""
 MOST_SECONDS = 120.0
 """Seconds of one measurement, compilation included."""
 LEAST_SECONDS = 10.0
@@ -24,7 +26,12 @@ def take_all(
     report: CheckReport, clock: Countdown, device: str, measurements: Sequence[Measurement]
 ) -> int:
     """Take the measurements that the report lacks while there is time, then those that failed in an
-    earlier run; returns how many are left."""
+    earlier run; returns how many are left. What the GPU cannot do is noted as not applicable, which
+    is no failure."""
+    capability = report.capability if device.startswith("cuda") else SIMULATED
+    for one in measurements:
+        if why := why_not(one, capability):
+            report.add_measurement(one.name, {"not applicable": why})
     measurements = [one for one in measurements if not report.measured(one.name)]
     failed = [one for one in measurements if report.tried(one.name)]
     left = 0

@@ -67,9 +67,10 @@ def commands() -> Iterator[tuple[str, list[str]]]:
     """The commands of the stages by title, the most valuable first."""
     yield "smoke", ["-m", "tools.gpu_check.smoke", "cuda"]
     quiet = ["-m", "pytest", "-q", "--tb=no", "-p", "no:cacheprovider", "-m", "gpu"]
-    yield "ops", [*quiet, "-k", "an_op_means", TESTS]
-    yield "models", [*quiet, "-k", "not an_op_means", TESTS]
+    yield "ops", [*quiet, "-k", "an_op_means", *TESTS]
+    yield "models", [*quiet, "-k", "not an_op_means", *TESTS]
     yield "kernels", ["-m", "tests.cuda.steps", "cuda"]
+    yield "calibration", ["-m", "tools.gpu_check.calibration", "cuda"]
     yield "host", ["-m", "tools.gpu_check.host", "cuda"]
     yield "bandwidth", ["-m", "tools.gpu_check.bandwidth", "cuda"]
     seen = dict.fromkeys([*goals.decisive(goals.CHOSEN), *goals.measurements(goals.CHOSEN)])

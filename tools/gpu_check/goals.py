@@ -87,6 +87,17 @@ FURTHER = (
 """Further variants of graphc in which training steps are measured."""
 
 
+NEEDED = {
+    "early": (9.0, 99.0),
+    "tf32_clusters": (9.0, 99.0),
+    "wgmma": (9.0, 9.0),
+    "wgmma_tma": (9.0, 9.0),
+}
+"""The least and the greatest compute capability of variants of graphc that not every GPU has."""
+TENSOR_CORES = 8.0
+"""The least compute capability with tensor cores for tf32 and bfloat16."""
+
+
 Part = Callable[[Goal], Iterator[tuple[str, str]]]
 """Some of a goal's variants, with the library that they belong to."""
 
@@ -108,6 +119,19 @@ class Measurement:
         if "bf16" in self.variant or self.variant.startswith(("bfloat16", "wgmma")):
             return "bfloat16"
         return "tf32" if "tf32" in self.variant else "float32"
+
+
+def why_not(each: Measurement, capability: float) -> str:
+    """Why a GPU of this compute capability cannot take a measurement of graphc; "" if it can."""
+    if each.peer != "graphc":
+        return ""
+    least, most = NEEDED.get(each.variant, (0.0, 99.0))
+    if each.precision != "float32":
+        least = max(least, TENSOR_CORES)
+    if least <= capability <= most:
+        return ""
+    needed = f"{least}" if least == most else f"{least} or more"
+    return f"{each.variant} needs compute capability {needed}, this GPU has {capability}"
 
 
 def goal_of(workload: str) -> Goal:

@@ -23,6 +23,13 @@ class CheckReport:
             self.results = before
         self.write()
 
+    @property
+    def capability(self) -> float:
+        """The compute capability of the first GPU; 9.0 if it is not known."""
+        gpus = self.results["machine"]["gpus"]
+        last = gpus[0].rpartition(",")[2].strip() if gpus else ""
+        return float(last) if re.fullmatch(r"\d+\.\d", last) else 9.0
+
     def stage(self, name: str) -> dict[str, Any] | None:
         """The result of a stage in an earlier run, if it finished."""
         found: dict[str, Any] | None = self.results["stages"].get(name)

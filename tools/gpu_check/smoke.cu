@@ -52,6 +52,7 @@ __device__ inline void multiply(float (&c)[4], const float (&a)[A], const float 
 }
 #endif
 
+#if defined(GRAPHC_SIM) || __CUDA_ARCH__ >= 800
 // c[16][8] = a[16][16] b[16][8] of bfloat16 (the upper half of a float32's bits), b by columns.
 __device__ inline int half_row(int lane, int i) { return lane / 4 + i / 2 % 2 * 8; }
 __device__ inline int half_column(int lane, int i) { return lane % 4 * 2 + i % 2 + i / 4 * 8; }
@@ -104,6 +105,8 @@ extern "C" __global__ void mma_tf32(const float* a, const float* b, float* c) {
 #endif
   for (int i = 0; i < 4; i++) c[c_row(lane, i) * 8 + c_column(lane, i)] = sums[i];
 }
+
+#endif
 
 // y[lane][j]: the two elements that ldmatrix.x4 gives a lane of the j-th of four 8 x 8 matrices of
 // two bytes, x[j][8][8]; lane l names row l % 8 of matrix l / 8.

@@ -174,6 +174,8 @@ def tensor_cores(name: str, depth: int) -> Callable[[Smoke], None]:
     that every order of addition gives the same."""
 
     def check(smoke: Smoke) -> None:
+        if int(smoke.driver.arch.strip("sm_af")) < 80:  # which has neither type
+            return
         random = np.random.default_rng(depth)
         a = random.integers(-9, 10, (16, depth)).astype(np.float32)
         b = random.integers(-9, 10, (depth, 8)).astype(np.float32)

@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tools.gpu_check import benchmarks, goals, machine
+from tools.gpu_check import benchmarks, counters, goals, machine, predicted
 from tools.gpu_check.comparison import compared
 from tools.gpu_check.process import ENDED, Countdown, Done, python
 from tools.gpu_check.report import CheckReport
 
 LEAST_SECONDS = 5.0
 """The least remaining seconds with which a stage starts."""
-TESTS = "tests/cuda/test_gpu.py"
+TESTS = ("tests/cuda/test_gpu.py", "tests/cuda/test_gpu_torch.py")
 SIMULATED = 10
 """The factor by which a simulated GPU's stages get more time."""
 
@@ -90,7 +90,7 @@ def run_tests(device: str, which: str, seconds: float) -> dict[str, Any]:
     here, unlike in the suite."""
     chosen = ["-k", f"sim and {which}"] if device == "sim" else ["-m", "gpu", "-k", which]
     command = ["-m", "pytest", "-v", "-rfE", "-W", "default", "-p", "no:cacheprovider"]
-    done = python([*command, "--tb=short", *chosen, TESTS], seconds)
+    done = python([*command, "--tb=short", *chosen, *TESTS], seconds)
     verdicts = re.findall(r"^\S+::.* (PASSED|FAILED|SKIPPED|ERROR)\b", done.out, re.MULTILINE)
     counts = {v.lower(): verdicts.count(v) for v in dict.fromkeys(verdicts)}
     failure = done.failure
@@ -147,28 +147,38 @@ def measuring(
     select: Callable[[Sequence[str]], Sequence[goals.Measurement]],
 ) -> Callable[[Kit, float], dict[str, Any]]:
     """The stage of the benchmarks that `select` chooses from the workloads, as many as fit the
-    time, and the comparison with the goals so far."""
+    time, and the comparisons with the goals and the predictions so far."""
 
     def measure(kit: Kit, seconds: float) -> dict[str, Any]:
         before, report = machine.clocks(), kit.report
         each = select(kit.workloads)
         left = benchmarks.take_all(report, Countdown(seconds), kit.device, each)
         report.results["comparison"] = compared(report.results["benchmarks"], kit.workloads)
+        report.results["predicted"] = predicted.report(report.results)
         found = {"clocks before": before, "clocks after": machine.clocks()}
         return {**found, **({"skipped": f"{left} measurements: no time was left"} if left else {})}
 
     return measure
 
 
+def furthest(kit: Kit, seconds: float) -> dict[str, Any]:
+    """Counters of the kernels that are furthest from their predictions."""
+    worst = predicted.report(kit.report.results).get("worst", ())
+    return counters.read(worst, kit.device, Countdown(seconds), kit.workloads)
+
+
 STAGES = (
     Stage("smoke", 25, smoke),
     Stage("ops", 100, ops),
     Stage("models", 60, models),
+    Stage("calibration", 20, module_stage("calibration")),
     Stage("memcheck", 40, sanitizer("memcheck")),
-    Stage("racecheck", 60, sanitizer("racecheck")),
-    Stage("bandwidth", 45, module_stage("bandwidth")),
+    Stage("racecheck", 50, sanitizer("racecheck")),
+    Stage("bandwidth", 40, module_stage("bandwidth")),
     Stage("host", 20, module_stage("host")),
-    Stage("goals", 3600, measuring(goals.decisive)),
+    Stage("goals", 240, measuring(goals.decisive)),
+    Stage("counters", 60, furthest),
+    Stage("binding", 15, module_stage("binding")),
     Stage("kernels", 45, kernels),
     Stage("synccheck", 60, sanitizer("synccheck")),
     Stage("initcheck", 60, sanitizer("initcheck")),

@@ -3,8 +3,10 @@
     python -m tools.gpu_model mlp4x256-b16 resnet50-b32 --json now.json --table now.md
     python -m tools.gpu_model lenet-b100 --versus before.json
     python -m tools.gpu_model after.json --versus before.json
+    python -m tools.gpu_model lenet-b100 --results gpu.json
 
-The last runs nothing: two files, kernel by kernel. Without names it lists the workloads. It ends
+The third runs nothing: two files, kernel by kernel. The last takes the constants that `make
+gpu-check` has fitted, and shows its measured steps. Without names it lists the workloads. It ends
 with status 1 if a workload does not compile. Needed are NVRTC or nvcc, and nvdisasm (`pip install
 nvidia-cuda-nvdisasm`).
 """
@@ -24,8 +26,16 @@ from typing import Any
 from graphc.base.errors import CompileError, GraphError, PlanError
 from tools.gpu_model.compiled import Images, compiled
 from tools.gpu_model.figures import figures
-from tools.gpu_model.machine import FORMULA, MACHINES, SOURCES, Machine, changed
-from tools.gpu_model.report import report
+from tools.gpu_model.fit import fitted
+from tools.gpu_model.machine import (
+    FORMULA,
+    MACHINES,
+    SOURCES,
+    Machine,
+    changed,
+    machine_called,
+)
+from tools.gpu_model.report import report, short
 from tools.gpu_model.sass import NoDisassemblerError
 from tools.gpu_model.versus import versus
 from tools.gpu_model.workloads import WORKLOADS, find, streams_of
@@ -37,10 +47,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print("\n".join(WORKLOADS))
         return
     try:
-        machine = changed(MACHINES[options.arch], options.set)
-        results = gathered(options, machine)
+        measured = json.loads(options.results.read_text()) if options.results else None
+        machine = fitted_to(measured) if measured else MACHINES[options.machine]
+        results = gathered(options, changed(machine, options.set))
     except (ValueError, NoDisassemblerError) as error:
         raise SystemExit(str(error)) from None
+    if measured:
+        results["measured"] = measured_steps(measured)
     before = json.loads(options.versus.read_text()) if options.versus else None
     text = versus(before, results) if before else report(results, options.kernels)
     if options.table:
@@ -55,12 +68,13 @@ def parser() -> argparse.ArgumentParser:
         prog="gpu_model", description="A model of a GPU: how fast steps should be. Nothing runs."
     )
     parser.add_argument("workloads", nargs="*", help="names, all, or JSON files of earlier runs")
-    parser.add_argument("--arch", default="sm_90a", choices=MACHINES)
+    parser.add_argument("--machine", default="h200", choices=MACHINES)
     parser.add_argument("--precision", default="float32", help="as graphc.compile takes it")
     parser.add_argument("--streams", type=int, help="in place of a workload's own stream counts")
     parser.add_argument("--json", type=Path, help="where to write all figures")
     parser.add_argument("--table", type=Path, help="where to write the tables, not printed then")
     parser.add_argument("--versus", type=Path, help="a JSON file of before, to compare with")
+    parser.add_argument("--results", type=Path, help="a file of gpu-check, with fitted constants")
     parser.add_argument("--set", action="append", default=[], help="NAME=VALUE of a constant")
     parser.add_argument("--kernels", type=int, default=10, help="rows of a workload; 0: steps only")
     return parser
@@ -79,19 +93,34 @@ def gathered(options: argparse.Namespace, machine: Machine) -> dict[str, Any]:
         return results
     results |= {
         "commit": commit(),
-        "arch": options.arch,
+        "arch": machine.arch,
         "precision": options.precision,
         "machine": asdict(machine),
         "sources": dict(SOURCES),
         "formula": FORMULA,
     }
-    images = Images(options.arch)
+    images = Images(machine.arch)
     for name in names:
         for streams in [options.streams] if options.streams else streams_of(name):
             model(name, streams, options.precision, machine, images, results)
             if options.json:  # a long run may be ended
                 options.json.write_text(compact(results))
     return results
+
+
+def fitted_to(measured: Mapping[str, Any]) -> Machine:
+    """The machine of a check's GPU with the constants that were fitted there. Raises ValueError if
+    there are none."""
+    found = measured["stages"].get("calibration", {}).get("constants")
+    if not found:
+        raise ValueError("--results: the file has no fitted constants (stage calibration)")
+    return fitted(machine_called(measured["machine"]["gpus"][0]), found)
+
+
+def measured_steps(measured: Mapping[str, Any]) -> dict[str, float]:
+    """Microseconds of a check's steps by the GPU alone."""
+    lines = (line for line in measured["benchmarks"] if line.get("gpu_ms"))
+    return {line["name"]: 1e3 * line["gpu_ms"] for line in lines}
 
 
 def model(
@@ -125,14 +154,6 @@ def compact(results: Mapping[str, Any]) -> str:
     rest = {key: value for key, value in results.items() if key != "workloads"}
     head = "".join(f" {json.dumps(key)}: {json.dumps(value)},\n" for key, value in rest.items())
     return "{\n" + head + ' "workloads": {\n' + ",\n".join(parts) + "\n }\n}\n"
-
-
-def short(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(f"{value:.4g}")
-    if isinstance(value, dict):
-        return {key: short(each) for key, each in value.items()}
-    return [short(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def commit() -> str:

@@ -18,7 +18,7 @@ from graphc.runtime.plan.plan import Copy, Plan, Range, Record, Wait
 from graphc.runtime.plan.plan import JoinedLaunch as Joining
 from graphc.runtime.plan.plan import Launch as Launching
 from graphc.runtime.plan.unroll import unrolled
-from tools.gpu_model.constants import tables
+from tools.gpu_model.constants import code_digest, tables
 from tools.gpu_model.sass import disassembled, find_nvdisasm
 from tools.gpu_model.walk import Code
 
@@ -69,6 +69,8 @@ class CompiledKernel:
     launches: tuple[CompiledLaunch, ...]
     same: str
     """The name of the first kernel of equal text."""
+    code: str = ""
+    """The digest of its machine code."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,10 @@ class Images:
         with ThreadPoolExecutor(usable_cores()) as pool:
             self.known |= zip(firsts, pool.map(self._read, firsts.values()), strict=True)
 
+    def digest(self, kernel: Printed) -> str:
+        """The digest of the machine code of a kernel that was added; "" for a library's call."""
+        return self.known[kernel.canonical].digest if kernel.launches else ""
+
     def launches(self, kernel: Printed) -> tuple[CompiledLaunch, ...]:
         """The launches of a kernel that was added."""
         if not kernel.launches:
@@ -141,7 +147,8 @@ class Images:
     def _read(self, kernel: Printed) -> _Image:
         cubin = compile_cuda(kernel.source, kernel.name, self.arch)
         codes, known = disassembled(cubin.image, self.nvdisasm), tables(cubin.image)
-        return _Image(kernel, cubin.usage, {s: Code(b, known) for s, b in codes.items()})
+        read = {symbol: Code(blocks, known) for symbol, blocks in codes.items()}
+        return _Image(kernel, cubin.usage, read, code_digest(cubin.image))
 
 
 @dataclass(frozen=True)
@@ -149,6 +156,7 @@ class _Image:
     first: Printed
     usage: dict[str, Usage]
     codes: dict[str, Code]
+    digest: str
 
     def launch(self, mine: GridLaunch, theirs: GridLaunch) -> CompiledLaunch:
         used, code = self.usage[theirs.symbol], self.codes[theirs.symbol]
@@ -196,6 +204,7 @@ def _kernel(kernel: Printed, images: Images) -> CompiledKernel:
         kernel.workspace,
         images.launches(kernel),
         same,
+        images.digest(kernel),
     )
 
 

@@ -1,7 +1,8 @@
-"""Read the constant arrays of a compiled file, which kernels use to skip work."""
+"""Read compiled files: the constant arrays that kernels use to skip work, and a digest."""
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -43,6 +44,21 @@ def tables(image: bytes) -> Tables:
         if section == arrays.number:
             places[place] = value + addend
     return Tables(image[arrays.offset : arrays.offset + arrays.size], places)
+
+
+def code_digest(image: bytes) -> str:
+    """Twelve hexadecimal digits that tell the machine code and the constant arrays of a cubin from
+    others; names, lines and the order of its kernels do not count."""
+    kept = (".text.", ".nv.global.init")
+    parts = sorted(
+        image[found.offset : found.offset + found.size]
+        for name, found in _sections(image).items()
+        if name.startswith(kept)
+    )
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(hashlib.sha256(part).digest())
+    return digest.hexdigest()[:12]
 
 
 def _sections(image: bytes) -> dict[str, _Section]:

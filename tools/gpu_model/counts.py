@@ -45,8 +45,8 @@ PRODUCTS: Mapping[str, int] = {
 @dataclass
 class WarpCounts:
     """The average work of a warp over those that were walked: cycles of pipes and of the warp
-    alone, seconds of tensor cores, bytes that lanes move and bytes of the sectors that they
-    touch."""
+    alone, seconds of tensor cores at their dense peak, bytes that lanes move and bytes of the
+    sectors that they touch."""
 
     issued: float = 0.0
     fma: float = 0.0
@@ -55,7 +55,8 @@ class WarpCounts:
     xu: float = 0.0
     fp64: float = 0.0
     lsu: float = 0.0
-    tensor_seconds: float = 0.0
+    mma_seconds: float = 0.0
+    wgmma_seconds: float = 0.0
     flops: float = 0.0
     load_bytes: float = 0.0
     load_sectors: float = 0.0
@@ -220,8 +221,9 @@ class _Counting:
         made, machine = self.made, self.machine
         if flops := matrix_flops(i.opcode):
             peak = machine.tf32 if "TF32" in i.opcode else machine.bf16
-            share = machine.wgmma_share if i.name.endswith("GMMA") else machine.mma_share
-            made.tensor_seconds += flops * machine.multiprocessors * 4 / (peak * share)
+            seconds = flops * machine.multiprocessors * 4 / peak
+            made.wgmma_seconds += seconds if i.name.endswith("GMMA") else 0
+            made.mma_seconds += 0 if i.name.endswith("GMMA") else seconds
             made.flops += flops
         elif i.name in FP32:
             made.fma += 1

@@ -24,8 +24,11 @@ from tools.gpu_model.walk import ThreadWalk, WarpAccess
 
 WALKED = 2
 """Warps walked per block, different ones in the next block."""
-MOST_ACCESSES = 20_000
-"""Traced accesses per lane."""
+LONG, ALIKE = 3000, 16
+"""Basic blocks that a thread enters from which on only one of so many neighbouring blocks of a
+launch is walked: loops that take all of it do the same in all of them."""
+MOST_ACCESSES, FEW_ACCESSES = 20_000, 3000
+"""Traced accesses per lane, the second in long walks."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +98,9 @@ def _stretch(walked: Array, warps: int, wait: float, m: Machine) -> dict[str, fl
     warp alone, and L2."""
     blocks, count = walked.mean(axis=1) * warps, int(m.multiprocessors)
     found = dict.fromkeys(PIPES, 0.0)
-    for at in range(min(count, len(blocks))):
-        each = cycles(counts_of(blocks[at::count].sum(axis=0)), 1, m)
+    held = [blocks[at::count].sum(axis=0) for at in range(min(count, len(blocks)))]
+    for row in np.unique(held, axis=0):
+        each = cycles(counts_of(row), 1, m)
         found = {pipe: max(found[pipe], each[pipe] / m.clock) for pipe in PIPES}
     found["latency"] = max(_alone(counts_of(row), wait) for row in _rows(walked)) / m.clock
     found["l2"] = _moved(counts_of(blocks.sum(axis=0))) / m.l2
@@ -124,9 +128,14 @@ class _Walking:
         self.warps = warps_of(launch)
 
     def work(self) -> Work:
-        blocks = range(self.launch.grid[0])
-        walks = [[self.walk(block, warp) for warp in self.chosen(block)] for block in blocks]
-        accesses = self.accesses(walks)
+        count, first = self.launch.grid[0], self.walk(0, 0)
+        every = ALIKE if first.visits.total() > LONG else 1
+        chosen = {
+            block: [self.walk(block, warp) for warp in self.chosen(block)]
+            for block in range(0, count, every)
+        }
+        accesses = self.accesses(chosen, MOST_ACCESSES if every == 1 else FEW_ACCESSES)
+        walks = [chosen[block - block % every] for block in range(count)]
         parts = np.array([row_of(c) for c in counted(self.code, accesses, self.machine)])
         parts[[*self.code.waiting]] = 0  # which are counted as waits
         stretches = max(len(walk.stretches) for pair in walks for walk in pair)
@@ -134,8 +143,8 @@ class _Walking:
         for b, pair in enumerate(walks):
             for w, walk in enumerate(pair):
                 for s, visits in enumerate(walk.stretches):
-                    count = np.array([*visits.values()])
-                    found[b, w, s] = count @ parts[[*visits]] if visits else 0
+                    times = np.array([*visits.values()])
+                    found[b, w, s] = times @ parts[[*visits]] if visits else 0
         return Work(found)
 
     def chosen(self, block: int) -> list[int]:
@@ -147,11 +156,13 @@ class _Walking:
     def threads(self, warp: int) -> list[Sizes]:
         return warp_of(self.launch, warp)
 
-    def accesses(self, walks: list[list[ThreadWalk]]) -> dict[InstructionIndex, WarpAccess]:
+    def accesses(
+        self, walks: dict[int, list[ThreadWalk]], most: int
+    ) -> dict[InstructionIndex, WarpAccess]:
         """Of warps which together enter all code that any does."""
         entered = {
             (block, warp): set(walk.visits)
-            for block, pair in enumerate(walks)
+            for block, pair in walks.items()
             for warp, walk in zip(self.chosen(block), pair, strict=True)
         }
         found: dict[InstructionIndex, WarpAccess] = {}
@@ -159,8 +170,6 @@ class _Walking:
         while left:
             best = max(entered, key=lambda place: len(entered[place] & left))
             left -= entered[best]
-            traced = self.code.accesses(
-                (best[0], 0, 0), self.threads(best[1]), self.sizes, MOST_ACCESSES
-            )
+            traced = self.code.accesses((best[0], 0, 0), self.threads(best[1]), self.sizes, most)
             found = {**traced, **found}
         return found

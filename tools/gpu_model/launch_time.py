@@ -60,13 +60,14 @@ def timed(
 def cycles(c: WarpCounts, warps: float, machine: Machine) -> dict[str, float]:
     """Cycles of each pipe of a multiprocessor for `warps` warps."""
     w = warps / 4
+    tensor = c.mma_seconds / machine.mma_share + c.wgmma_seconds / machine.wgmma_share
     return {
         "issue": w * c.issued / machine.issue_share,
         "fma": w * max(c.fma + c.imad, 2 * c.imad),
         "alu": w * 2 * c.alu,
         "xu": w * 8 * c.xu,
         "fp64": w * 2 * c.fp64,
-        "tensor": w * c.tensor_seconds * machine.clock,
+        "tensor": w * machine.clock * tensor,
         "lsu": warps * c.lsu,
     }
 

@@ -12,10 +12,11 @@ LANES = 32
 
 @dataclass(frozen=True)
 class Machine:
-    """A GPU: rates in FLOPs and bytes per second, latencies in cycles, times in seconds. `SOURCES`
-    describes each field."""
+    """A GPU of architecture `arch`: rates in FLOPs and bytes per second, latencies in cycles, times
+    in seconds. `SOURCES` describes each field."""
 
     name: str = "NVIDIA H200 (model)"
+    arch: str = "sm_90a"
     multiprocessors: float = 132
     clock: float = 1.98e9
     fp32: float = 67e12
@@ -85,10 +86,33 @@ SOURCES: Mapping[str, str] = {
     "host": "bytes/s of page-locked copies over PCIe 5 x16; a lead",
 }
 
+ENDS: Mapping[str, tuple[float, float]] = {
+    "clock": (1.0, 0.8),
+    "mma_share": (1.2, 0.8),
+    "wgmma_share": (1.15, 0.8),
+    "issue_share": (1.06, 0.85),
+    "copy": (1.07, 0.93),
+    "l2": (1.3, 0.8),
+    "l2_keeps": (1.6, 0.6),
+    "l2_latency": (0.8, 1.2),
+    "memory_latency": (0.75, 1.35),
+    "l2_of_one": (1.3, 0.7),
+    "ticket": (0.6, 1.6),
+    "fence": (0.5, 1.8),
+    "wait": (0.6, 1.6),
+    "node": (0.5, 1.4),
+    "gap": (0.5, 1.4),
+    "host": (1.1, 0.5),
+}
+"""What a constant may be at most and at least in place of 1, first what makes a step faster. These
+ranges are why a prediction is one: a time outside of it says that the formula is wrong."""
+
 H200 = Machine()
+H100 = replace(H200, name="NVIDIA H100 (model)", copy=3.0e12, l2_keeps=25e6)
 A100 = replace(
     H200,
     name="NVIDIA A100 (model)",
+    arch="sm_80",
     multiprocessors=108,
     clock=1.41e9,
     fp32=19.5e12,
@@ -104,13 +128,28 @@ A100 = replace(
     shared=163 * 1024,
     host=25e9,
 )
-MACHINES: Mapping[str, Machine] = {"sm_90a": H200, "sm_80": A100}
+MACHINES: Mapping[str, Machine] = {"h200": H200, "h100": H100, "a100": A100}
+
+
+def machine_called(name: str) -> Machine:
+    """The machine for a GPU of this name, such as "NVIDIA H100 80GB HBM3"; an H200 if there is
+    none."""
+    return next((m for key, m in MACHINES.items() if key in name.lower()), H200)
+
+
+def ends(machine: Machine) -> tuple[Machine, Machine]:
+    """The machine with all constants at the fast ends of `ENDS`, and at the slow ends."""
+    fast, slow = (
+        {name: getattr(machine, name) * factors[end] for name, factors in ENDS.items()}
+        for end in (0, 1)
+    )
+    return replace(machine, **fast), replace(machine, **slow)
 
 
 def changed(machine: Machine, settings: Sequence[str]) -> Machine:
     """The machine with constants replaced by `name=value`, such as measured ones. Raises ValueError
     for an unknown constant or an invalid number."""
-    known = [field.name for field in fields(Machine) if field.name != "name"]
+    known = [field.name for field in fields(Machine) if field.name not in ("name", "arch")]
     for setting in settings:
         name, _, value = setting.partition("=")
         if name not in known:

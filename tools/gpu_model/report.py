@@ -8,6 +8,11 @@ from operator import itemgetter
 from typing import Any
 
 NOTICE = "**A model, not measured.** Every time below is an estimate; nothing here ran on a GPU."
+MEASURED = """\
+## Measured steps
+
+These ran on the GPU, and the model's constants were fitted there. In place of a modelled goal a
+measured time counts."""
 STEP_NOTES = """\
 Times in us. *est.*: nodes by streams and events; *critical path*: the longest chain, whatever runs
 beside it; *floor*: useful FLOP of each kernel at the peak, or its bytes at the speed of a copy;
@@ -18,6 +23,9 @@ kernels."""
 def report(results: Mapping[str, Any], kernels: int) -> str:
     """All tables, with `kernels` kernels of each workload."""
     parts = [heading(results), steps(results["workloads"]), losses(results["workloads"])]
+    if measured := results.get("measured"):
+        rows = [(name, f"{time:.1f}") for name, time in measured.items()]
+        parts.insert(1, f"{MEASURED}\n\n{table(('step', 'us'), rows)}")
     if results["failed"]:
         lines = [f"- {name}: {error}" for name, error in results["failed"].items()]
         parts.append("## What does not compile\n\n" + "\n".join(lines))
@@ -198,3 +206,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
         return f"| {' | '.join(texts)} |"
 
     return "\n".join([line(head), "|" + " --- |" * len(head), *map(line, rows)])
+
+
+def short(value: Any) -> Any:
+    """The value with all numbers in it of four digits."""
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    if isinstance(value, dict):
+        return {key: short(each) for key, each in value.items()}
+    return [short(each) for each in value] if isinstance(value, list | tuple) else value

@@ -52,9 +52,19 @@ class PlayedStep:
     calls: dict[str, list[list[Timed]]] = field(default_factory=dict)
 
 
-def played(program: CompiledPlan, machine: Machine) -> PlayedStep:
-    """A step in steady state, which finds in L2 what the step before left."""
-    return _Player(program, machine).played()
+@dataclass
+class Walked:
+    """What walks of launches found. Machines that differ in rates and times alone, not in what
+    `counts.py` and `profile.py` read, may share it as long as the compiled plans are kept."""
+
+    profiles: dict[tuple[int, object, object], list[Share]] = field(default_factory=dict)
+    works: dict[tuple[int, object], Work] = field(default_factory=dict)
+
+
+def played(program: CompiledPlan, machine: Machine, walked: Walked | None = None) -> PlayedStep:
+    """A step in steady state, which finds in L2 what the step before left; `walked` is used and
+    extended."""
+    return _Player(program, machine, walked or Walked()).played()
 
 
 def scheduled(nodes: Sequence[GraphNode], machine: Machine) -> float:
@@ -132,17 +142,15 @@ NOTHING = Touched(0.0, 0.0, 0.0, 0.0)
 
 
 class _Player:
-    def __init__(self, program: CompiledPlan, machine: Machine) -> None:
-        self.program, self.machine = program, machine
+    def __init__(self, program: CompiledPlan, machine: Machine, walked: Walked) -> None:
+        self.program, self.machine, self.walked = program, machine, walked
         self.cache = Cache(program.steps, machine.l2_keeps)
-        self.profiles: dict[tuple[int, object, object], list[Share]] = {}
         self.made = PlayedStep()
         self.last: dict[int, int] = {}
         self.events: dict[int, list[int]] = {}
         self.waiting: dict[int, list[int]] = {}
         self.joining = NOTHING
         """What has been touched by the steps of a joined launch so far."""
-        self.works: dict[int, Work] = {}
         found = ((self.joined_of(step), step) for step in program.steps)
         self.ends = {joined.first: step for joined, step in found if joined}
 
@@ -181,12 +189,13 @@ class _Player:
             return
         touched, self.joining, m = self.joining, NOTHING, self.machine
         launch = launched(joined.kernel.launches[0], joined.multiple, m)
-        if joined.first not in self.works:
-            self.works[joined.first] = work_of(launch, m)
+        works, key = self.walked.works, (id(launch.code), launch.grid)
+        if key not in works:
+            works[key] = work_of(launch, m)
         missed = touched.missed / touched.read if touched.read else 0.0
         memory = touched.missed + touched.fresh
         traffic = Traffic(touched.read, memory, touched.read + touched.written, missed)
-        made = joined_timed(launch, self.works[joined.first], traffic, m)
+        made = joined_timed(launch, works[key], traffic, m)
         self.made.calls[joined.kernel.name] = [[made]]
         self.add(step, made.seconds, made.pipe, made.slots, made.memory, joined.kernel.name)
 
@@ -248,8 +257,9 @@ class _Player:
 
     def shares(self, kernel: CompiledKernel, launch: CompiledLaunch) -> list[Share]:
         key = id(launch.code), launch.grid, launch.block
-        if key not in self.profiles:
-            shares = self.profiles[key] = shares_of(launch, self.machine)
+        profiles = self.walked.profiles
+        if key not in profiles:
+            shares = profiles[key] = shares_of(launch, self.machine)
             executed = sum(share.total("flops") for share in shares)
             unknown = any(share.counts.unknown for share in shares)
             partial = any(share.counts.truncated for share in shares)
@@ -257,4 +267,4 @@ class _Player:
             if partial and 0 < executed < kernel.flops:  # walks that did not see all of the loops
                 for share in shares:
                     share.counts.scale(kernel.flops / executed)
-        return self.profiles[key]
+        return profiles[key]

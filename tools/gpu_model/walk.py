@@ -22,8 +22,8 @@ from tools.gpu_model.state import InstructionIndex, State, begun
 MOST_VISITS = 400_000
 """Basic blocks that a thread enters before a walk is truncated; counts are then scaled."""
 MOST_ACCESSES, VISITS_OF_TRACE = 64, 1500
-"""Accesses and entered basic blocks after which the trace of a lane's addresses ends; twenty times
-as many blocks if more accesses are requested."""
+"""Accesses and entered basic blocks after which the trace of a lane's addresses ends; up to twenty
+times as many blocks if more accesses are requested, one and a half for each."""
 
 Sizes = Sequence[int]
 
@@ -138,7 +138,7 @@ class Code:
         """The state of a thread after `most` accesses, with known arguments."""
         state, steps, at = begun(block, thread, sizes, self.tables), self._compiled(True), 0
         state.pointers = True
-        for _ in range(VISITS_OF_TRACE * (1 if most == MOST_ACCESSES else 20)):
+        for _ in range(max(VISITS_OF_TRACE, min(20 * VISITS_OF_TRACE, most + most // 2))):
             if at >= len(self.blocks) or state.accesses > most:
                 break
             for step in steps[at]:

@@ -40,6 +40,7 @@ MOST_MEMBERS = 32
 def fuse_products(graph: Graph, target: Target) -> Graph:
     """Group small contractions and reductions that no contraction waits for into one kernel."""
     asked = target.multiplies_groups or target.adds_in_clusters  # for products of another kind
+    asked = asked or not target.tensor_cores
     if asked or not target.kind.groups_products:
         return graph
     names = KernelNames(graph)

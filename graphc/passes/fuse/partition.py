@@ -32,6 +32,8 @@ class Partition:
         sources: dict[Value, tuple[int, ...]] = {}
         self.group = list(range(len(graph.nodes)))
         self.members: dict[int, list[int]] = {i: [i] for i in self.group}
+        self._batch = {i: n.where.batch for i, n in enumerate(graph.nodes)}
+        """The micro-batch that a group belongs to; 0 for none."""
         self._live = (1 << len(graph.nodes)) - 1
         """The groups that there are, as bits."""
         self._next: dict[int, set[int]] = {i: set() for i in self.group}
@@ -55,11 +57,18 @@ class Partition:
         return [self.nodes[i] for i in sorted(self.members[group])]
 
     def can_merge(self, a: int, b: int) -> bool:
-        """Return whether no path leads from one group through others to the other."""
+        """Return whether two groups may be one.
+
+        No path leads from one through others to the other, and they are not of two micro-batches.
+        """
+        if 0 != self._batch[a] != self._batch[b] != 0:
+            return False
         return a != b and not self._detour(a, b) and not self._detour(b, a)
 
     def independent(self, a: int, b: int) -> bool:
-        """Return whether no path leads from one group to the other."""
+        """Return whether no path leads from one group to the other, and they are of one batch."""
+        if 0 != self._batch[a] != self._batch[b] != 0:
+            return False
         return a != b and not (self._after[a] >> b | self._after[b] >> a) & 1
 
     def _detour(self, a: int, b: int) -> bool:
@@ -73,6 +82,7 @@ class Partition:
         if a == b or not {a, b} <= self.members.keys():
             raise PlanError(f"{self.name}: a merge of groups {a} and {b} leaves as many groups")
         self._live ^= 1 << b
+        self._batch[a] = self._batch[a] or self._batch.pop(b)
         self._next[a] = self._joined(self._next, self._previous, a, b)
         self._previous[a] = self._joined(self._previous, self._next, a, b)
         moved = self.members.pop(b)

@@ -9,7 +9,10 @@ from graphc.ir.sections import sections_joined
 
 OF_RULE = "update rules stay among themselves, so that one launch updates all parameters"
 ELSEWHERE = "it reads values of that kernel at other places, through a view, a window or a gather"
-CIRCLE = "a third kernel needs the one and is needed by the other: they would wait for each other"
+CIRCLE = (
+    "a third kernel needs the one and is needed by the other: they would wait for each other; or "
+    "they belong to two micro-batches"
+)
 LARGE = "one kernel of both would be more than a compiler builds in a second or so"
 LARGEST = 1500
 """The size of a kernel's body, from where on nothing is merged into it: 8 sines. What a cut stores

@@ -45,12 +45,13 @@ MOST_WORDS = 64
 """The most registers of sums and scores per thread with two blocks per multiprocessor."""
 
 
-def lower_attend(node: KernelNode, serializes: bool = False) -> Kernel:
+def lower_attend(node: KernelNode, serializes: bool = False, tensor_cores: bool = True) -> Kernel:
     """The kernel of a fused node with an attention or attention_grad; every value is row-major.
 
     Gradients of queries, and of keys and values, are computed by blocks of their own: on tensor
     cores in one launch if the blocks are alike, else in one each. If `serializes`, the blocks of
-    keys may also add to the gradients of queries in turns.
+    keys may also add to the gradients of queries in turns. Without `tensor_cores` registers
+    multiply.
     """
     problem = find_problem(node)
     pointers = Identifiers(problem.arrays).pointers(problem.body)
@@ -58,7 +59,7 @@ def lower_attend(node: KernelNode, serializes: bool = False) -> Kernel:
         problem.writes(pointers),
         constant_arrays(RegisterProgram((), problem.arrays, {})),
     )
-    if not _fits_tensor_cores(problem):
+    if not (tensor_cores and _fits_tensor_cores(problem)):
         launches = Launches(node, pointers)
         for part in _block_works(problem, writes):
             _add_registers(launches, problem, pointers, part)

@@ -62,7 +62,7 @@ def contract_candidates(node: KernelNode, options: ContractOptions = DEFAULTS) -
     """The kernels that may compute it, by the model's `schedules`, the best first."""
     found, flops, behind = _schedules(node, options)
     for rank, schedule in enumerate(found, 1):
-        yield _kernel(node, flops, schedule, options.splits_products, rank, behind)
+        yield _kernel(node, flops, schedule, options, rank, behind)
 
 
 def contract_cycles(node: KernelNode) -> float:
@@ -86,7 +86,7 @@ def _schedules(
         _, m, n, _ = problem.sizes
         adds = behind.of_rows and behind.adding(behind.text(None, 0), m, n, 2) is not None
         options = replace(options, split_k=replace(split_k, clusters=False, behind=adds))
-    element, _ = products(problem, False)
+    element, _ = products(problem, replace(options, splits_products=False))
     held: list[HaloFound] = []
     if not (order or looped):
         held = halo_tiles(nest, body, element, options.concurrent)
@@ -101,7 +101,7 @@ def _kernel(
     node: KernelNode,
     flops: int,
     schedule: ContractSchedule,
-    splits_products: bool,
+    options: ContractOptions,
     rank: int,
     behind: FusedReduction | None,
 ) -> Kernel:
@@ -113,7 +113,7 @@ def _kernel(
     count, number = batches * m * n, problem.nest.section_count
     itemsize = problem.nest.node.output.type.numpy_dtype.itemsize
     check_counts(node, batches=batches, rows=m, columns=n * number, terms_per_sum=k)
-    element, lack = products(problem, splits_products)
+    element, lack = products(problem, options)
     columns = replace(problem.b, outer_index=_column(tile, n, problem))
     workspace = tile.workspace(m)
     if finish is SplitK.BLOCK:

@@ -20,6 +20,7 @@ class ContractOptions:
         looped: the kernel is launched in the iterations of a loop, so that blocks had better own
             their rows.
         split_k: what may add the parts of k besides a second launch.
+        tensor_cores: tensor cores may multiply.
         concurrent: how many contractions like it the device computes at once.
     """
 
@@ -29,6 +30,7 @@ class ContractOptions:
     order: str = ""
     looped: bool = False
     split_k: SplitKOptions = BY_LAUNCH
+    tensor_cores: bool = True
     concurrent: int = 1
 
     @staticmethod
@@ -41,4 +43,5 @@ class ContractOptions:
             order,
             looped,
             SplitKOptions(target.draws_tickets, target.adds_in_clusters),
+            target.tensor_cores,
         )

@@ -94,21 +94,22 @@ def schedules(
     if held:
         worth = held[0].tile.worth(first.taps is not None)
         first = held[0] if held[0].cycles < worth * first.cycles else first
-    own = _resident(problem) if options.looped else None
+    own = _resident(problem, options) if options.looped else None
     if own and own.cycles < first.cycles + GPU.grid_barrier:
         first = own
     rest = [each for each in found + others + held if each is not first]
     return [first, *sorted(rest, key=lambda each: each.cycles)][:MOST]
 
 
-def _resident(problem: Problem) -> ContractSchedule | None:
+def _resident(problem: Problem, options: ContractOptions) -> ContractSchedule | None:
     """The schedule whose blocks own rows of the output in a loop, or else hold their columns'
     operand, if there is one: of elements that tensor cores multiply exactly, or of float32, without
     borders. Rows are owned where four elements are copied at a time, the rows' along k; weights are
     held of sums of one axis of rows and one of columns."""
     batches, m, n, k = problem.sizes
     a, b, sections = problem.a, problem.b, problem.nest.section_count
-    plain = all(x.element in ("float", *SHORT) and not x.borders for x in (a, b))
+    elements = ("float", *SHORT) if options.tensor_cores else ("float",)
+    plain = all(x.element in elements and not x.borders for x in (a, b))
     sums = problem.nest.node.output.type.dtype == "f32"
     if batches != 1 or problem.limits or not (plain and sums):
         return None
@@ -127,7 +128,7 @@ def _resident(problem: Problem) -> ContractSchedule | None:
 def _schedules(
     problem: Problem, taps: Taps | None, options: ContractOptions
 ) -> list[ContractSchedule]:
-    element, lack = products(problem, options.splits_products)
+    element, lack = products(problem, options)
     a, b = problem.a, problem.b
     both = Operand.of(a), Operand.of(b)
     copied = BULK_TILES if options.bulk_copies and taps is None else ()
@@ -154,14 +155,16 @@ def _keeps(order: str, tensor: bool, tile: GeneralTile) -> bool:
     return tile.unit == ("wgmma" if order.startswith("wgmma") else "tensor cores")
 
 
-def products(problem: Problem, splits: bool) -> tuple[str, str]:
+def products(problem: Problem, options: ContractOptions) -> tuple[str, str]:
     """The element that both operands have for tensor cores, or what keeps them away."""
+    if not options.tensor_cores:
+        return "", "the device's tensor cores multiply halves alone"
     sums = problem.nest.node.output.type.dtype
     a, b = (x.element for x in (problem.a, problem.b))
     if sums != "f32":
         return "", f"its sums are of {sums}"
     if a != b:
         return "", f"its operands are of {a} and {b}"
-    if a in SHORT or (splits and a == "float"):
+    if a in SHORT or (options.splits_products and a == "float"):
         return a, ""
     return "", f"its operands are of {a}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from graphc.kernels.cuda.index.segments import lower_segments
 from graphc.kernels.cuda.shared.kernel_source import FEW_THREADS, WARP, constant_arrays, index_type
 from graphc.kernels.cuda.shared.launches import Launches
@@ -45,7 +47,8 @@ def lower_scatter(node: KernelNode) -> Kernel:
     if after < WARP:
         for axis in (j, *i):
             nest = in_lanes(nest, axis, WARP)
-    return _kernel(node, part, WorkerLoops(nest, index_type(node.body)))
+    kernel = _kernel(node, part, WorkerLoops(nest, index_type(node.body)))
+    return replace(kernel, writes_changes=True)
 
 
 def _kernel(node: KernelNode, part: IndexNest, loops: WorkerLoops) -> Kernel:

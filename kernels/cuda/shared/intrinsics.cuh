@@ -1,8 +1,14 @@
 // intrinsics.cuh: inline PTX as named device functions; what needs more than sm_80 is in bulk.cuh
 // and warp_groups.cuh. Each has a C++ twin for a host that simulates the device, which defines
-// GRAPHC_SIM and the graphc_sim_* functions below. Needs sm_80 and C++17. It includes no header of
-// the toolkit or of the standard library.
+// GRAPHC_SIM and the graphc_sim_* functions below. Needs sm_75 and C++17, its products of bfloats and
+// of tf32 sm_80. It includes no header of the toolkit or of the standard library.
 #pragma once
+
+// A GPU of compute capability 7.5, such as a T4, lacks cp.async, conversions to bfloats and of pairs,
+// and max.NaN. A simulated one is asked for by GRAPHC_SIM_TURING.
+#if defined(GRAPHC_SIM_TURING) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800)
+#define GRAPHC_TURING
+#endif
 
 #define GRAPHC_INLINE __device__ __forceinline__
 
@@ -68,13 +74,33 @@ GRAPHC_INLINE unsigned block_anew() {
 #endif
 }
 
+#ifdef GRAPHC_TURING
+// Moves Bytes to shared memory, of which the first `live` are read and the others are zeros.
+template <int Bytes>
+GRAPHC_INLINE void copy_by_registers(void* shared, const void* global, int live) {
+  struct alignas(Bytes) Piece {
+    unsigned word[Bytes / 4];
+  } piece = {};
+  if (live == Bytes) piece = *static_cast<const Piece*>(global);
+  else
+#pragma unroll
+    for (int i = 0; i < Bytes; i++)
+      if (i < live)
+        piece.word[i / 4] |= static_cast<unsigned>(static_cast<const unsigned char*>(global)[i])
+                             << i % 4 * 8;
+  *static_cast<Piece*>(shared) = piece;
+}
+#endif
+
 // Starts to move Bytes from global to shared memory, of which the first `live` are read and the
 // others are zeros; both addresses must be multiples of Bytes. What the block reads `Again` is kept
 // in L1; other copies of 16 bytes pass it by.
 template <int Bytes, bool Again = false>
 GRAPHC_INLINE void copy_async(void* shared, const void* global, int live) {
   static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "cp.async moves 4, 8 or 16 bytes");
-#ifdef GRAPHC_SIM
+#ifdef GRAPHC_TURING
+  copy_by_registers<Bytes>(shared, global, live);
+#elif defined(GRAPHC_SIM)
   graphc_sim_copy_async(shared, global, Bytes, live);
 #else
   const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
@@ -102,7 +128,8 @@ GRAPHC_INLINE V& shared_at(T* tile, int i) {
 
 // Ends a group of this thread's copies; a group may be empty.
 GRAPHC_INLINE void copy_commit() {
-#ifdef GRAPHC_SIM
+#ifdef GRAPHC_TURING
+#elif defined(GRAPHC_SIM)
   graphc_sim_copy_commit();
 #else
   asm volatile("cp.async.commit_group;" ::: "memory");
@@ -112,7 +139,8 @@ GRAPHC_INLINE void copy_commit() {
 // Waits until at most Pending groups of this thread's copies are under way.
 template <int Pending>
 GRAPHC_INLINE void copy_wait() {
-#ifdef GRAPHC_SIM
+#ifdef GRAPHC_TURING
+#elif defined(GRAPHC_SIM)
   graphc_sim_copy_wait(Pending);
 #else
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
@@ -326,7 +354,7 @@ GRAPHC_INLINE unsigned short float_to_half(float a) {
 }
 // The upper half of the float nearest to one, ties to even, that has no lower half.
 GRAPHC_INLINE unsigned short float_to_bfloat(float a) {
-#ifdef GRAPHC_SIM
+#if defined(GRAPHC_SIM) || defined(GRAPHC_TURING)
   const unsigned bits = static_cast<unsigned>(__float_as_int(a));
   if (a != a) return 0x7fff;
   return static_cast<unsigned short>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
@@ -338,7 +366,7 @@ GRAPHC_INLINE unsigned short float_to_bfloat(float a) {
 }
 // Two floats' nearest halves, or upper halves, in one register; the first has the lower bits.
 GRAPHC_INLINE unsigned floats_to_halves(float low, float high) {
-#ifdef GRAPHC_SIM
+#if defined(GRAPHC_SIM) || defined(GRAPHC_TURING)
   return float_to_half(low) | static_cast<unsigned>(float_to_half(high)) << 16;
 #else
   unsigned c;
@@ -347,7 +375,7 @@ GRAPHC_INLINE unsigned floats_to_halves(float low, float high) {
 #endif
 }
 GRAPHC_INLINE unsigned floats_to_bfloats(float low, float high) {
-#ifdef GRAPHC_SIM
+#if defined(GRAPHC_SIM) || defined(GRAPHC_TURING)
   return float_to_bfloat(low) | static_cast<unsigned>(float_to_bfloat(high)) << 16;
 #else
   unsigned c;
@@ -358,7 +386,7 @@ GRAPHC_INLINE unsigned floats_to_bfloats(float low, float high) {
 // The half, or the upper half of a float, nearest to a float, as a float again: in pairs with zero,
 // which is an instruction of the arithmetic units; one by itself goes to the special functions.
 GRAPHC_INLINE float round_to_half(float a) {
-#ifdef GRAPHC_SIM
+#if defined(GRAPHC_SIM) || defined(GRAPHC_TURING)
   return half_to_float(float_to_half(a));
 #else
   unsigned c;
@@ -367,7 +395,7 @@ GRAPHC_INLINE float round_to_half(float a) {
 #endif
 }
 GRAPHC_INLINE float round_to_bfloat(float a) {
-#ifdef GRAPHC_SIM
+#if defined(GRAPHC_SIM) || defined(GRAPHC_TURING)
   return __int_as_float(static_cast<int>(float_to_bfloat(a)) << 16);
 #else
   int c;
@@ -378,7 +406,7 @@ GRAPHC_INLINE float round_to_bfloat(float a) {
 
 // The larger and the smaller of two floats; NaN if either is NaN.
 GRAPHC_INLINE float maximum_nan(float a, float b) {
-#ifdef GRAPHC_SIM
+#if defined(GRAPHC_SIM) || defined(GRAPHC_TURING)
   return a > b || a != a ? a : b;
 #else
   float c;
@@ -387,7 +415,7 @@ GRAPHC_INLINE float maximum_nan(float a, float b) {
 #endif
 }
 GRAPHC_INLINE float minimum_nan(float a, float b) {
-#ifdef GRAPHC_SIM
+#if defined(GRAPHC_SIM) || defined(GRAPHC_TURING)
   return a < b || a != a ? a : b;
 #else
   float c;

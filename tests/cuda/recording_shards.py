@@ -1,0 +1,8 @@
+"""What `recording_nccl.py` prints, of a plan whose ranks keep two shards of the batch each."""
+
+from __future__ import annotations
+
+from tests.cuda.recording_nccl import main
+
+if __name__ == "__main__":
+    main(shards=4)
