@@ -15,7 +15,7 @@ from graphc.runtime.sim.native import ORDERS
 from tests.sim.playing import InOrder, fetch, packed, place, simulator
 
 TEXT = """
-#include "cuda/shared/intrinsics.cuh"
+#include "cuda/shared/rounding.cuh"
 
 // Lane l names row l of the 32 rows of 8 elements; matrix j gets rows 8 j to 8 j + 7.
 template <bool Turned>

@@ -1,7 +1,7 @@
 // math.cuh: the scalar types of a kernel and the functions that expressions use. They have the
 // names of kernels/cpu/shared/simd.h, where a register holds a vector; here it holds one element.
 #pragma once
-#include "cuda/shared/intrinsics.cuh"
+#include "cuda/shared/rounding.cuh"
 
 namespace graphc {
 
