@@ -145,6 +145,21 @@ GRAPHC_FACTORS void combine(const Team& team, const Parts<T>& m, long low, long 
   }
 }
 
+// Calls f(begin, lanes) for all of k roots: for those of lanes from begin on.
+template <class Team, class F> GRAPHC_FACTORS void in_lanes(const Team& team, long k, const F& f) {
+  const auto all = [&](auto lanes) {
+    team.each(0, (k + lanes.value - 1) / lanes.value,
+              [&](long group) { f(group * lanes.value, lanes); });
+  };
+  if constexpr (Team::ROOTS > 4) {
+    if (k <= 4) all(Number<4>{});
+    else all(Number<Team::ROOTS>{});
+  } else {
+    all(Number<Team::ROOTS>{});
+  }
+  team.sync();
+}
+
 // Joins the parts of rows [low, middle) and (middle, high).
 template <class Team, class T>
 GRAPHC_FACTORS void merge(const Team& team, const Parts<T>& m, long low, long middle, long high) {
@@ -185,11 +200,12 @@ GRAPHC_FACTORS void merge(const Team& team, const Parts<T>& m, long low, long mi
   const T *d = m.poles, *z = m.weights;
   T total = 0;
   for (long j = 0; j < k; j++) total += z[j] * z[j];
-  constexpr int G = Team::ROOTS;
-  const long groups = (k + G - 1) / G;
-  team.each(0, groups, [&](long g) { find_roots<G>(k, d, z, total, g * G, m.origins, m.offsets); });
-  team.sync();
-  team.each(0, groups, [&](long g) { find_z<G>(k, d, z, m.origins, m.offsets, g * G, m.exact); });
+  in_lanes(team, k, [&](long begin, auto lanes) {
+    find_roots<lanes.value>(k, d, z, total, begin, m.origins, m.offsets);
+  });
+  in_lanes(team, k, [&](long begin, auto lanes) {
+    find_z<lanes.value>(k, d, z, m.origins, m.offsets, begin, m.exact);
+  });
   if (team.first()) {
     const long others = m.counts[1];
     long x = 0, y = 0, count = 0, first = 0, second = 0;
@@ -213,17 +229,15 @@ GRAPHC_FACTORS void merge(const Team& team, const Parts<T>& m, long low, long mi
     T* const same = m.new_vt + high * pitch;
     team.each(begin, end, [&](long c) { same[c] = row[c]; });
   }
-  team.each(0, groups, [&](long g) {
-    find_vectors<G, false>(k, d, m.exact, m.origins, m.offsets, g * G, m.factors, pitch);
+  in_lanes(team, k, [&](long first, auto lanes) {
+    find_vectors<lanes.value, false>(k, d, m.exact, m.origins, m.offsets, first, m.factors, pitch);
   });
-  team.sync();
   combine(team, m, low, middle, begin, end, m.vt, m.new_vt);
   team.sync();
   if (!m.ut) return;
-  team.each(0, groups, [&](long g) {
-    find_vectors<G, true>(k, d, m.exact, m.origins, m.offsets, g * G, m.factors, pitch);
+  in_lanes(team, k, [&](long first, auto lanes) {
+    find_vectors<lanes.value, true>(k, d, m.exact, m.origins, m.offsets, first, m.factors, pitch);
   });
-  team.sync();
   combine(team, m, low, middle, begin, end, m.ut, m.new_ut);
   team.sync();
 }

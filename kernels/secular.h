@@ -11,6 +11,10 @@ constexpr int QUICK_STEPS = 9;
 template <class T> constexpr T epsilon =
     sizeof(T) == 4 ? T(1.1920928955078125e-7) : T(2.220446049250313e-16);
 
+template <int N> struct Number {
+  static constexpr int value = N;
+};
+
 // A place within an interval beside 0, about its half or that of the logarithms.
 template <class T> GRAPHC_FACTORS T between(T low, T high) {
   const T least = high > 0 ? low : -high, most = high > 0 ? high : -low;
@@ -43,6 +47,10 @@ GRAPHC_FACTORS void find_roots(long k, const T* d, const T* z, T total, long beg
   T weight[G], slope[G], before[G], own[G], rest[G], half[G], size[G], below[G], above[G], alone[G];
   T farther[G], split[G], active[G];
   const T last = total / (d[k - 1] + root(d[k - 1] * d[k - 1] + total));
+  if (k == 1) {
+    origins[0] = 0, offsets[0] = last;
+    return;
+  }
   for (int l = 0; l < G; l++) {
     const long i = least_of(begin + l, k - 1);
     number[l] = T(i);
@@ -59,18 +67,18 @@ GRAPHC_FACTORS void find_roots(long k, const T* d, const T* z, T total, long beg
     const long i = least_of(begin + l, k - 1);
     const bool is_last = i == k - 1, at_end = value[l] < 0 && !is_last;
     const long origin = i + at_end;
-    const long other = is_last ? (k > 1 ? k - 2 : 0) : at_end ? i : i + 1;
+    const long other = is_last ? k - 2 : at_end ? i : i + 1;
     farther[l] = T(origin > other);
     sign[l] = at_end ? T(-1) : T(1);
     pole[l] = T(origin);
     base[l] = d[origin];
     beside[l] = d[other];
-    whole[l] = k == 1 ? T(-1) : (beside[l] - base[l]) * (beside[l] + base[l]);
+    whole[l] = (beside[l] - base[l]) * (beside[l] + base[l]);
     offset[l] = at_end ? -half[l] : half[l];
     low[l] = at_end ? -half[l] : T(0);
     high[l] = at_end ? T(0) : is_last ? last + last : half[l];
     alone[l] = weight[l] = z[origin] * z[origin];
-    slope[l] = k > 1 ? z[other] * z[other] : T(0);
+    slope[l] = z[other] * z[other];
     before[l] = split[l] = 0;
     active[l] = 1;
     own[l] = (0 - offset[l]) * ((base[l] + base[l]) + offset[l]);

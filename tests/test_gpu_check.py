@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
 from importlib import import_module
 from pathlib import Path
@@ -16,7 +14,7 @@ from benchmarks.run import VARIANTS
 from benchmarks.workloads import WORKLOADS
 from tests.tools import ROOT, need_command, need_module, run_python
 from tools.gpu_check import __main__ as kit
-from tools.gpu_check import benchmarks, comparison, goals, machine, process, stages
+from tools.gpu_check import benchmarks, comparison, goals, process, stages
 from tools.gpu_check.process import Countdown, Done
 from tools.gpu_check.report import CheckReport, default_path
 from tools.gpu_check.stages import Kit, Stage
@@ -294,38 +292,6 @@ def test_the_share_of_copy_bandwidth_is_measured():
     found = json.loads(run_python("-m", "tools.gpu_check.bandwidth", "sim").splitlines()[-1])
     assert len(found) == 5
     assert all(x["us"] > 0 and 0 < x["share"] < 1 for x in found.values())
-
-
-@pytest.mark.parametrize(("compiler", "wheel", "asked"), [
-    (True, True, False), (False, True, True), (False, False, False),
-])  # fmt: skip
-def test_the_large_wheel_is_installed_only_where_it_is_needed(
-    tmp_path, monkeypatch, compiler: bool, wheel: bool, asked: bool
-):
-    commands: list[list[str]] = []
-
-    def python(arguments: Any, seconds: float) -> Done:
-        commands.append(list(arguments))
-        return Done(0, "", "", 1.0)
-
-    monkeypatch.setattr(machine, "python", python)
-    monkeypatch.setattr(machine, "version", lambda name: machine.MISSING)
-    monkeypatch.setattr(machine, "has_compiler", lambda: compiler)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setenv("PYTHONPATH", "/before")
-    if wheel:
-        (tmp_path / "nvidia_cuda_nvrtc-13.0.88-py3-none-any.whl").touch()
-    assert machine.install_missing(tmp_path, tmp_path / "to") == ""
-    assert ("nvidia-cuda-nvrtc" in commands[0]) is asked
-    assert os.environ["PYTHONPATH"] == f"{tmp_path / 'to'}{os.pathsep}/before"
-
-
-def test_wheels_that_cannot_be_installed_are_a_failure_with_its_text(tmp_path, monkeypatch):
-    monkeypatch.setattr(machine, "version", lambda name: machine.MISSING)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setenv("PYTHONPATH", "")
-    failure = machine.install_missing(tmp_path, tmp_path / "to")
-    assert "No matching distribution found for numpy" in failure
 
 
 def test_the_smoke_stage_passes_on_the_simulated_gpu():

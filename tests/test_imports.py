@@ -69,6 +69,7 @@ LAZY = {
     "program.options": "passes likewise",
     "program.sizes": "looking at a program is not part of compiling one",
     "program.loading": "lowering and devices likewise",
+    "program.planning": "likewise",
     "program.plan_cache": "the runtime likewise",
     "program.program_files": "looking at a program is not part of compiling one",
     "parallel.options": "most programs have one process",

@@ -14,8 +14,9 @@ from graphc.base.target import Target
 from graphc.export.targets import Machine
 from graphc.ir import Graph
 from graphc.ir.state import StateBuffer
-from graphc.program.loading import make_plan_of, pack_state
+from graphc.program.loading import pack_state
 from graphc.program.making import bind_state, optimize
+from graphc.program.planning import make_plan_of
 from graphc.program.program import Program
 from graphc.program.sizes import SizedProgram
 from graphc.runtime.plan.plan import Plan

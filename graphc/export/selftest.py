@@ -22,7 +22,8 @@ from graphc.export.memory import HEADER
 from graphc.export.names import elements, filled, native
 from graphc.ir.state import StateBuffer, contents, overwrite
 from graphc.program.executable import Executable
-from graphc.program.loading import make_plan_of, pack_state, target_of
+from graphc.program.loading import pack_state, target_of
+from graphc.program.planning import make_plan_of
 
 GIVEN_BYTES = 1 << 20
 """The most bytes of given inputs that a self-test may hold."""

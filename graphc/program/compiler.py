@@ -15,7 +15,6 @@ from graphc.ops.custom_gradient import without_marks
 from graphc.parallel.options import DataParallel
 from graphc.parallel.pipeline import PipelineParallel
 from graphc.program.buckets import Buckets, buckets_of, has_names
-from graphc.program.loading import make_plan_of as make_plan_of
 from graphc.program.loading import orders_messages
 from graphc.program.making import Recipe, make
 from graphc.program.options import Options

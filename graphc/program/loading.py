@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import reduce
 from importlib.util import find_spec
-from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from graphc.base import config
@@ -17,13 +15,13 @@ from graphc.base.target import Target
 from graphc.ir import Graph
 from graphc.ir.failures import stage
 from graphc.ir.state import StateBuffer
-from graphc.ops.loops.scan import bodies
 from graphc.program.executable import Executable
+from graphc.program.planning import lowered, planned, within
 from graphc.program.ranks import check_messages
 
 if TYPE_CHECKING:  # nothing of it is needed before something is compiled
     from graphc.kernels.prebuilt.description import Prebuilt
-    from graphc.kernels.program.kernel import GridLaunch, Kernel
+    from graphc.kernels.program.kernel import Kernel
     from graphc.parallel.group import Group
     from graphc.runtime.cpu.tiers import Tiers
     from graphc.runtime.plan.plan import Plan
@@ -166,7 +164,7 @@ def load(
 
     graph, state = pack_state(graph, state, target)
     tiers = tiers_of(settings, target)
-    kernels, search, limit = _lowered(graph, target), settings.memory_search, settings.memory_limit
+    kernels, search, limit = lowered(graph, target), settings.memory_search, settings.memory_limit
     slack = SLACK_BYTES if limit is None and not search else 0
     if settings.tune:
         with stage("tune"):
@@ -179,14 +177,14 @@ def load(
     ) -> Plan:
         fixed = (target, streams, notes, settings.threads)
         more = (search, slack)
-        return steps.best(lambda g, k, times: _planned(g, k, *fixed, times, *more), measured)
+        return steps.best(lambda g, k, times: planned(g, k, *fixed, times, *more), measured)
 
     def leaner(limit: int | None = None) -> Plan:
         nonlocal lean
-        lean, plan = _leaner(graph, kernels, target, settings, notes, limit)
+        lean, plan = within(graph, kernels, target, settings, notes, limit)
         return plan
 
-    def planned(plan: Plan) -> Graph:
+    def graph_of(plan: Plan) -> Graph:
         return lean or steps.graph_of(plan)
 
     def played(plan: Plan, state: Mapping[str, StateBuffer]) -> Executable:
@@ -195,12 +193,12 @@ def load(
 
             built()
             return executable.load(
-                plan, state, settings.threads, planned(plan), tiers=tiers, group=group
+                plan, state, settings.threads, graph_of(plan), tiers=tiers, group=group
             )
         from graphc.runtime import cuda
 
         checks = "race" in settings.check
-        return cuda.load(plan, state, device, planned(plan), checks, group)
+        return cuda.load(plan, state, device, graph_of(plan), checks, group)
 
     # Which kernels there are is known; when they run is not needed to build them.
     first = {} if tiers is None else tiers.first(_named(kernels), graph).prebuilt
@@ -224,7 +222,7 @@ def load(
         with stage("load"):
             executable: Any = played(plan, state)
             if target.device == "cpu" and "meaning" in settings.check:
-                plan = _checked(plan, planned(plan), executable)
+                plan = _checked(plan, graph_of(plan), executable)
             if key is not None:
                 from graphc.runtime import plan_store
 
@@ -233,7 +231,7 @@ def load(
             if target.device == "cpu":
                 plan = with_note(plan, executable)
             made = "lean" if lean else "by_step"
-            return executable, plan, None if planned(plan) is graph else (made, planned(plan))
+            return executable, plan, None if graph_of(plan) is graph else (made, graph_of(plan))
 
 
 def _checked(plan: Plan, graph: Graph, executable: Any) -> Plan:
@@ -243,53 +241,6 @@ def _checked(plan: Plan, graph: Graph, executable: Any) -> Plan:
     note = str(check_orders(graph, plan.kernels, executable.functions))
     decide(note)
     return replace(plan, notes=(*plan.notes, note))
-
-
-def _leaner(
-    graph: Graph,
-    kernels: Mapping[str, Kernel],
-    target: Target,
-    settings: config.Config,
-    notes: Iterable[str],
-    limit: int | None,
-) -> tuple[Graph, Plan]:
-    """Return a graph and plan within `limit` bytes, or as lean as the time allows.
-
-    Groups are split and kernels run again; the plan has as many streams as asked for, if the limit
-    allows it.
-    """
-    from graphc.kernels.lower import lower_members
-    from graphc.passes.fuse.grouped_gemm import groups_in, split_products
-    from graphc.passes.fuse.split_updates import split_updates
-    from graphc.runtime.memory_budget import MemoryBudget, leanest
-    from graphc.runtime.planner.concurrency import DeviceModel
-
-    asked = 1 if settings.streams == "auto" else int(settings.streams)
-
-    def plan_of(graph: Graph, kernels: Mapping[str, Kernel]) -> Plan:
-        for streams in range(asked, 0, -1):
-            plan = _planned(graph, kernels, target, streams, notes, settings.threads)
-            if limit is None or plan.peak_bytes <= limit:
-                break
-        return plan
-
-    machine = DeviceModel(target.device, settings.threads)
-
-    def leaner(graph: Graph, known: Mapping[str, Kernel], *notes: str) -> MemoryBudget:
-        return MemoryBudget(graph, _lowered(graph, target, known), machine, plan_of, notes)
-
-    with stage("lean"):
-        graph = split_updates(graph)
-        leaners = [leaner(graph, kernels)]
-        if groups := groups_in(graph):
-            apart = reduce(or_, map(lower_members, groups))
-            notes_of_parts = [
-                f"memory: {g.op.kernel} apart: its kernels wait for none of each other"
-                for g in groups
-            ]
-            leaners.append(leaner(split_products(graph), {**kernels, **apart}, *notes_of_parts))
-        found = leanest(leaners, limit)
-        return found.graph, found.plan
 
 
 def _tuned(
@@ -349,61 +300,3 @@ def pack_state(
     nodes = tuple(n for n in graph.nodes if n not in packed)
     values = (*graph.state, *(n.output for n in packed))
     return drop_dead(replace(graph, state=values, nodes=nodes)), {**state, **buffers}
-
-
-def make_plan_of(graph: Graph, target: Target, streams: int, decided: Iterable[str] = ()) -> Plan:
-    """Return the verified plan of a graph after all passes; `decided` is added to its notes."""
-    return _planned(graph, _lowered(graph, target), target, streams, decided)
-
-
-def _lowered(
-    graph: Graph, target: Target, known: Mapping[str, Kernel] | None = None
-) -> dict[str, Kernel]:
-    """The kernels by the first output of their nodes; some are `known`."""
-    from graphc.kernels.lower import lower
-
-    kernels: dict[str, Kernel] = {}
-    alike: dict[object, Kernel] = {}
-    for each in (graph, *bodies(graph)):
-        along: GridLaunch | None = None
-        # Contractions first: the other kernels of a loop go along with what blocks of one own.
-        for node in sorted(each.nodes, key=lambda n: getattr(n.op, "template", "") != "contract"):
-            name = node.outputs[0].name
-            if known and name in known and known[name].name == getattr(node.op, "kernel", name):
-                kernels[name] = known[name]
-            elif node.op.name not in ("reshape", "scan"):
-                with stage("lower", node):
-                    kernels[name] = lower(node, target, each is not graph, along, alike)
-            else:
-                continue
-            if each is not graph:
-                along = along or next((x for x in kernels[name].launches if x.owned), None)
-    return kernels
-
-
-def _planned(
-    graph: Graph,
-    kernels: Mapping[str, Kernel],
-    target: Target,
-    streams: int,
-    decided: Iterable[str],
-    workers: int | None = None,
-    measured: Mapping[str, float] | None = None,
-    search: bool = False,
-    slack_bytes: int = 0,
-) -> Plan:
-    """The verified plan for so many `workers`, by the `measured` times of kernels."""
-    from graphc.runtime.planner.planner import make_plan
-
-    notes = (*decided, *(f"{k.name}: {k.note}" for k in kernels.values() if k.note))
-    options: dict[str, Any] = {"streams": streams, "workers": workers, "measured": measured}
-    options |= {"search": search, "slack_bytes": slack_bytes}
-    with stage("plan"):
-        plan = make_plan(graph, kernels, device=target.device, notes=notes, **options)
-        if target.joins_launches and target.kind.rates.barrier:
-            from graphc.runtime.planner.joined.join_launches import joined
-
-            plan = joined(plan)
-    with stage("verify"):
-        plan.verify()
-    return plan

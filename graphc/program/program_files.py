@@ -48,7 +48,7 @@ class ProgramFiles(ProgramState):
         group = self.group
         if group is not None:
             raise error(
-                f"{what}: {self.name} averages gradients over {group.ranks} ranks, which no file "
+                f"{what}: {self.name} is of {group.ranks} ranks that train together, which no file "
                 "holds: save checkpoints, or a program of the trained model"
             )
 

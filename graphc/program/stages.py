@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -101,6 +101,7 @@ class Stages(BodyBuilder):
         self._cut()
         if loss is not None:
             self._differentiate(loss)
+            self._renew()
         self._agree()
         self._gather_nodes(result)
         return result
@@ -167,6 +168,14 @@ class Stages(BodyBuilder):
                         v: self._symbol(f"d.{v.name}", g.value.type).value
                         for v, g in stage.before.items()
                     }
+
+    def _renew(self) -> None:
+        """Take the forward nodes as they are by now: gradients of loops have added results."""
+        new = dict(zip(map(id, self.forward), self.nodes, strict=False))
+        self.forward = tuple(new.values())
+        moving = [new[id(node)] for node in self.flow.moving]
+        self.flow = replace(self.flow, nodes=self.forward, moving=moving)
+        self.moves = {id(node) for node in moving}
 
     def _wide(self, tensor: Tensor) -> Tensor:
         return functions.astype(tensor, "f32") if tensor.dtype in NARROW else tensor

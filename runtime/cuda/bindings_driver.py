@@ -55,12 +55,23 @@ class MemoryError(Error):
 
 def _call(function: Callable[..., Any], *arguments: Any) -> Any:
     """The results of a function of the driver: None, one, or several."""
-    error, *results = function(*arguments)
-    if error is not _SUCCESS:
-        _, text = cuda.cuGetErrorString(error)
-        kind = MemoryError if error is _OUT_OF_MEMORY else LogicError
-        raise kind(f"{function.__name__} failed: {(text or b'').decode() or error.name}")
-    return results if len(results) > 1 else results[0] if results else None
+    found = function(*arguments)
+    if found[0] is not _SUCCESS:
+        raise _error(function.__name__, found[0])
+    return found[1] if len(found) == 2 else found[1:] or None
+
+
+def _error(name: str, error: Any) -> Error:
+    """The error of a function of the driver."""
+    _, text = cuda.cuGetErrorString(error)
+    kind = MemoryError if error is _OUT_OF_MEMORY else LogicError
+    return kind(f"{name} failed: {(text or b'').decode() or error.name}")
+
+
+def _address(array: Array) -> int:
+    """Where an array's elements begin."""
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 def init() -> None:
@@ -139,21 +150,21 @@ class Context:
 
 
 class Stream:
-    """A stream with its `handle`."""
+    """A stream with its `handle` as a number."""
 
     def __init__(self, flags: int = 0) -> None:
-        self._stream = _call(cuda.cuStreamCreate, flags)
-        self.handle = int(self._stream)
+        self.stream = _call(cuda.cuStreamCreate, flags)
+        self.handle = int(self.stream)
 
     def synchronize(self) -> None:
-        _call(cuda.cuStreamSynchronize, self._stream)
+        _call(cuda.cuStreamSynchronize, self.stream)
 
     def wait_for_event(self, event: Event) -> None:
-        _call(cuda.cuStreamWaitEvent, self._stream, event.handle, 0)
+        _call(cuda.cuStreamWaitEvent, self.stream, event.handle, 0)
 
     def __del__(self) -> None:
-        if hasattr(self, "_stream"):
-            cuda.cuStreamDestroy(self._stream)
+        if hasattr(self, "stream"):
+            cuda.cuStreamDestroy(self.stream)
 
 
 class Event:
@@ -163,7 +174,7 @@ class Event:
         self.handle = _call(cuda.cuEventCreate, flags)
 
     def record(self, stream: Stream) -> None:
-        _call(cuda.cuEventRecord, self.handle, stream.handle)
+        _call(cuda.cuEventRecord, self.handle, stream.stream)
 
     def synchronize(self) -> None:
         _call(cuda.cuEventSynchronize, self.handle)
@@ -171,7 +182,9 @@ class Event:
     def query(self) -> bool:
         """Whether all before the event has ended."""
         (error,) = cuda.cuEventQuery(self.handle)
-        return error is not _NOT_READY and _call(lambda: (error,)) is None
+        if error not in (_SUCCESS, _NOT_READY):
+            raise _error("cuEventQuery", error)
+        return error is _SUCCESS
 
     def time_since(self, before: Event) -> float:
         """Milliseconds."""
@@ -225,27 +238,27 @@ def pagelocked_empty(shape: int | tuple[int, ...], dtype: Any) -> Array:
 
 def memcpy_htod(target: Any, source: Array) -> None:
     """Copy an array to the device, and wait for it."""
-    _call(cuda.cuMemcpyHtoD, int(target), source.ctypes.data, source.nbytes)
+    _call(cuda.cuMemcpyHtoD, int(target), _address(source), source.nbytes)
 
 
 def memcpy_dtoh(target: Array, source: Any) -> None:
     """Copy to an array of the host, and wait for it."""
-    _call(cuda.cuMemcpyDtoH, target.ctypes.data, int(source), target.nbytes)
+    _call(cuda.cuMemcpyDtoH, _address(target), int(source), target.nbytes)
 
 
 def memcpy_htod_async(target: Any, source: Array, stream: Stream) -> None:
     """Copy an array to the device."""
-    _call(cuda.cuMemcpyHtoDAsync, int(target), source.ctypes.data, source.nbytes, stream.handle)
+    _call(cuda.cuMemcpyHtoDAsync, int(target), _address(source), source.nbytes, stream.stream)
 
 
 def memcpy_dtoh_async(target: Array, source: Any, stream: Stream) -> None:
     """Copy to an array of the host."""
-    _call(cuda.cuMemcpyDtoHAsync, target.ctypes.data, int(source), target.nbytes, stream.handle)
+    _call(cuda.cuMemcpyDtoHAsync, _address(target), int(source), target.nbytes, stream.stream)
 
 
 def memcpy_dtod_async(target: Any, source: Any, nbytes: int, stream: Stream) -> None:
     """Copy on the device."""
-    _call(cuda.cuMemcpyDtoDAsync, int(target), int(source), nbytes, stream.handle)
+    _call(cuda.cuMemcpyDtoDAsync, int(target), int(source), nbytes, stream.stream)
 
 
 class Module:

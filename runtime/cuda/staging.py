@@ -89,7 +89,7 @@ class Staging:
         self._halves[0].done.record(stream)
         self._halves.reverse()
         half = self._halves[0]
-        if half.recorded:
+        if half.recorded and not half.done.query():
             half.done.synchronize()
         half.used = 0
         self._halves[1].recorded = True

@@ -6,7 +6,9 @@ libcuda. PyTorch needs no CUDA: its tensors only say that they are on a GPU.
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from typing import Any
 
 import numpy as np
@@ -99,6 +101,7 @@ def main() -> None:
         "device": made.target.device,
         "on the host": mixed(program, arrays),
         "two": refused(),
+        "allocator": allocator(program, arrays),
     }
     print(json.dumps(found))
 
@@ -108,6 +111,30 @@ def mixed(program: Any, arrays: Any) -> list[str]:
     taken()
     program(OnGpu(arrays[0]), torch.from_numpy(arrays[1]))
     return taken()
+
+
+def allocator(program: Any, arrays: Any) -> dict[str, Any]:
+    """Calls whose results are dropped, while PyTorch's allocator gives nothing; and whether the
+    last arguments live until their call has ended."""
+    plain = torch.empty
+
+    def empty(*args: Any, **options: Any) -> Any:
+        raise AssertionError("PyTorch's allocator is asked for memory")
+
+    lives = []
+    program(*map(OnGpu, arrays))
+    taken()
+    torch.empty = empty
+    try:
+        for _ in range(3):
+            given = [array.copy() for array in arrays]
+            lives.append(weakref.ref(given[0]))
+            program(*map(OnGpu, given))
+            del given
+            gc.collect()
+    finally:
+        torch.empty = plain
+    return {"record": taken(), "alive": [each() is not None for each in lives]}
 
 
 def refused() -> str:

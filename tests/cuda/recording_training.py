@@ -48,6 +48,7 @@ def main() -> None:
         "host": trained(optim.Adam(lr=0.1)),
         "schedule": trained(optim.SGD(lr=falling, momentum=0.9)),
         "last rate": falling(STEPS * EPOCHS),
+        "large": large(),
         "reads": trained(optim.Adam(lr=0.1), reads=True),
         "scaled": trained(optim.SGD(lr=falling), mixed="float16"),
         "behind": behind(),
@@ -80,6 +81,23 @@ def trained(rule: Any, reads: bool = False, **options: Any) -> dict[str, Any]:
         "losses": len(history["loss"]),
         "rate": step._clock.rate.array.item(),
     }
+
+
+def large() -> list[Record]:
+    """The records of steps whose inputs are larger than half of the staging memory."""
+    features = (10 << 20) // 4 // BATCH
+    step = graphc.compile(
+        lambda model, x: graphc.mean(model.weight * graphc.mean(x)),
+        nn.Linear(6, 1),
+        graphc.spec((BATCH, features)),
+        update=optim.SGD(lr=0.1),
+        device="cuda",
+    )
+    x, kept = np.zeros((2 * BATCH, features), np.float32), Steps(reads=False)
+    step(x[:BATCH])
+    taken()
+    graphc.fit(step, graphc.data.Batches(x, BATCH), 3, callbacks=[kept], progress=False)
+    return kept.steps
 
 
 def behind() -> list[Record]:

@@ -8,14 +8,12 @@ import pytest
 
 from graphc.base.errors import RunError
 from graphc.runtime.cuda import nccl
-from tests.cuda.records import DRIVERS, parts, recorded, verbs
+from tests.cuda.records import parts, recorded, verbs
 
 
-@pytest.fixture(scope="module", params=DRIVERS)
-def record(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Any]:
-    return recorded("recording_nccl", tmp_path_factory.mktemp("driver"), request.param)
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return recorded("recording_nccl", tmp_path_factory.mktemp("driver"))
 
 
 @pytest.fixture(scope="module")

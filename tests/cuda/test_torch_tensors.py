@@ -41,6 +41,14 @@ def test_streams_wait_for_each_other(record):
     assert order[-2:] == ["record 1 event", "wait 55 event"]
 
 
+def test_the_allocator_of_pytorch_is_left_alone_and_so_is_memory_until_its_call_has_ended(record):
+    """Of three calls two may not have ended: what they read is held, so that PyTorch gives it to
+    nobody else."""
+    seen = record["allocator"]
+    assert count(seen["record"], ("mem_alloc", "mem_free", "host_alloc", *WAITS)) == 0
+    assert seen["alive"] == [False, True, True]
+
+
 def test_a_tensor_on_the_host_is_uploaded(record):
     assert count(record["on the host"], ("copy_to_device",)) == 1
 

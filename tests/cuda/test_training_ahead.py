@@ -32,6 +32,13 @@ def test_no_step_waits_for_the_gpu(record, kind):
         assert count(lines, ("graph_launch",)) == 1
 
 
+def test_inputs_of_many_megabytes_go_through_page_locked_memory_without_waiting(record):
+    for lines in record["large"]:
+        assert count(lines, WAITS) == count(lines, ALLOCATIONS) == 0
+        copies = [int(x.split()[-1]) for x in lines if x.startswith("copy_to_device")]
+        assert sum(copies) == 10 << 20 and len(copies) > 1
+
+
 def test_the_last_steps_of_an_epoch_are_waited_for_at_its_end(record):
     for lines in record["host"]["ends"]:
         assert set(verbs(lines)) == {"event_synchronize"}

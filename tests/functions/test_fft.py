@@ -84,9 +84,10 @@ SUBJECTS = {
 }
 
 
+@pytest.mark.parametrize("device", first_quick(1, DEVICES))
 @pytest.mark.parametrize("n", [2, 7, 33, 90])
 @pytest.mark.parametrize("name", SUBJECTS)
-def test_gradients_of_gradients(torch: ModuleType, name: str, n: int) -> None:
+def test_gradients_of_gradients(torch: ModuleType, name: str, n: int, device: str) -> None:
     ours, theirs = SUBJECTS[name]
 
     def parts(a: Any, b: Any) -> Any:
@@ -99,6 +100,7 @@ def test_gradients_of_gradients(torch: ModuleType, name: str, n: int) -> None:
         lambda a, b: [y * y for y in ours(a, b)],
         lambda a, b: [y * y for y in parts(a, b)],
         (drawn(1, (3, n), "f8"), drawn(2, (3, n), "f8")),
+        device=device,
     )
 
 

@@ -17,7 +17,7 @@ from graphc import optim
 from graphc.kernels.cuda.reduce import reduce, stage_text
 from graphc.passes.pipeline import OPTIONAL
 from graphc.program import making
-from graphc.program.loading import make_plan_of
+from graphc.program.planning import make_plan_of
 from graphc.runtime.reference import ReferenceExecutable
 from tests.networks.kinds.heads import Array
 from tests.networks.network import Network

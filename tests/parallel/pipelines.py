@@ -87,6 +87,23 @@ class GPT(nn.Module):
         return x @ self.embedding.weight.mT if self.tied else self.last(x)
 
 
+class Recurrent(nn.Module):
+    """Two recurrent layers between an embedding and a linear layer."""
+
+    def __init__(self) -> None:
+        self.embedding = nn.Embedding(11, 12)
+        self.first = nn.GRU(12, 16, batch_first=True)
+        self.second = nn.GRU(16, 10, batch_first=True)
+        self.last = nn.Linear(10, 11)
+
+    def forward(self, ids: Any) -> Any:
+        return self.last(self.second(self.first(self.embedding(ids))[0])[0])
+
+
+SEQUENCES = ("gpt", "tied", "recurrent")
+"""The cases whose samples are sequences."""
+
+
 def gpt_loss(model: Any, ids: Any, targets: Any) -> Any:
     """The loss of sequences."""
     logits = model(ids)
@@ -111,6 +128,7 @@ CASES: dict[str, Case] = {
     "lean": (dense, lambda: optim.Adam(lr=0.01), {"memory": "lean"}),
     "lenet": (lenet, lambda: optim.SGD(lr=0.1), {}),
     "gpt": (lambda: GPT(False), lambda: optim.Adam(lr=0.01, clip_grad_norm=0.5), {}),
+    "recurrent": (Recurrent, lambda: optim.SGD(lr=0.1), {}),
     "tied": (lambda: GPT(True), lambda: optim.Adam(lr=0.01), {}),
 }
 """The network, the optimizer and the options of `compile`, by the name of the case."""
@@ -169,7 +187,7 @@ def found(case: str) -> Case:
 def batch(case: str) -> tuple[Any, Any]:
     """The whole batch."""
     rng = np.random.default_rng(0)
-    if case in ("gpt", "tied"):
+    if case in SEQUENCES:
         ids = rng.integers(0, 11, (BATCH, 8)).astype(np.int32)
         return np.ascontiguousarray(ids[:, :-1]), np.ascontiguousarray(ids[:, 1:])
     shape = (1, 16, 16) if case == "lenet" else (20,)
@@ -182,7 +200,7 @@ def program(case: str, batches: int, parallel: Any = None) -> tuple[Any, Any]:
     make, rule, options = found(case)
     graphc.seed(1)
     model = make()
-    loss = gpt_loss if case in ("gpt", "tied") else loss_of
+    loss = gpt_loss if case in SEQUENCES else loss_of
     specs = [graphc.spec(a.shape, a.dtype.name) for a in batch(case)]
     how = {"accumulate": batches} if parallel is None else {"parallel": parallel}
     return graphc.compile(loss, model, *specs, update=rule(), **how, **options), model

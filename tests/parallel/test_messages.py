@@ -91,7 +91,7 @@ def normalized() -> Any:
         ),
         (
             lambda: step(two()).save("step.graphc"),
-            "save: loss_of averages gradients over 1 ranks, which no file holds: save "
+            "save: loss_of is of 1 ranks that train together, which no file holds: save "
             "checkpoints, or a program of the trained model",
         ),
     ],

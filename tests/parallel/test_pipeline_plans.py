@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import re
+import weakref
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 
 import graphc
 from graphc import nn, optim
+from graphc.base.errors import RunError
 from graphc.ir import Graph, Node, Type, Value, Where
 from graphc.ops import Add, Exp, Matmul
 from graphc.parallel.order import FORWARD, passes
@@ -19,8 +22,9 @@ from graphc.passes.order_turns import order_turns
 from graphc.program.stage_cuts import Flow, balanced, cost
 from graphc.runtime.plan.plan import Launch
 from graphc.text import parse
-from tests.parallel.pipelines import CASES, batch, gpt_loss, loss_of
+from tests.parallel.pipelines import CASES, SEQUENCES, batch, gpt_loss, loss_of
 from tests.parallel.test_pipeline_messages import stage
+from tests.parallel.threads import at_once, groups
 
 SIZES = [(0, 2, 4), (1, 2, 4), (0, 3, 8), (1, 3, 8), (2, 3, 8), (0, 4, 2), (2, 4, 1)]
 """Stage, stages, micro-batches."""
@@ -30,7 +34,7 @@ def compiled(case: str, rank: int, ranks: int, batches: int) -> Any:
     """The program of one stage, which is not run."""
     make, rule, options = CASES[case]
     specs = [graphc.spec(a.shape, a.dtype.name) for a in batch(case)]
-    loss = gpt_loss if case in ("gpt", "tied") else loss_of
+    loss = gpt_loss if case in SEQUENCES else loss_of
     parallel = stage(batches, rank=rank, ranks=ranks)
     return graphc.compile(loss, make(), *specs, update=rule(), parallel=parallel, **options)
 
@@ -205,3 +209,33 @@ def test_a_forward_program_sends_forwards_alone() -> None:
     kinds = [k.message for k in program.plan.kernels.values() if k.message is not None]
     assert {(m.kind, m.peer) for m in kinds} == {("receive", 0), ("send", 2), ("share", 2)}
     assert FORWARD not in program.plan.notes
+
+
+def test_compiling_frees_the_parameters_of_other_stages() -> None:
+    with groups(2) as found:
+
+        def call(rank: int) -> tuple[list[bool], str]:
+            graphc.seed(0)
+            model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64))
+            arrays = [weakref.ref(layer.weight.state.array) for layer in (model[0], model[2])]
+            parallel = stage(2, rank=rank)
+            parallel.group = found[rank]
+            graphc.compile(
+                lambda model, x: graphc.mean(model(x) ** 2),
+                model,
+                graphc.spec((4, 64)),
+                update=optim.SGD(lr=0.1),
+                parallel=parallel,
+            )
+            gc.collect()
+            with pytest.raises(RunError) as error:
+                model.state_dict()
+            return [array() is not None for array in arrays], str(error.value)
+
+        (first, said), (second, _) = at_once(2, call)
+    assert first == [True, False]
+    assert second == [False, True]
+    assert said == (
+        "2.weight: is on rank 1, which has this stage of the pipeline: state_dict of its program, "
+        "which all ranks call together, returns all"
+    )

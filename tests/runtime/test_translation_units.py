@@ -350,7 +350,7 @@ def test_what_is_built_beside_is_given_up_with_what_is_done_inside(tmp_path, mon
 
 
 def test_kernels_are_compiled_while_their_plan_is_made(tmp_path, monkeypatch):
-    planned, end = loading._planned, time.monotonic() + 60
+    planned, end = loading.planned, time.monotonic() + 60
 
     def after_building(*arguments, **options):
         while all(path.name.startswith("player") for path in objects(tmp_path)):
@@ -358,6 +358,6 @@ def test_kernels_are_compiled_while_their_plan_is_made(tmp_path, monkeypatch):
             time.sleep(0.01)
         return planned(*arguments, **options)
 
-    monkeypatch.setattr(loading, "_planned", after_building)
+    monkeypatch.setattr(loading, "planned", after_building)
     double = graphc.compile(lambda x: x * 2.0, graphc.spec((3,)), device="cpu", streams=1)
     np.testing.assert_array_equal(double(np.ones(3, np.float32)), np.full(3, 2, np.float32))

@@ -14,7 +14,8 @@ from typing import Any
 
 from tools.gpu_check.process import ROOT, python, run
 
-NEEDED = ("numpy", "networkx", "pytest", "pycuda", "cuda-bindings")
+PYCUDA = "pycuda"
+NEEDED = ("numpy", "networkx", "pytest", PYCUDA, "cuda-bindings")
 SHOWN = ("numpy", "pycuda", "cuda-bindings", "nvidia-cuda-nvrtc", "torch", "triton")
 NVRTC = "nvidia-cuda-nvrtc"
 MISSING = "not installed"
@@ -55,9 +56,12 @@ def install_missing(wheels: Path, folder: Path) -> str:
     """Install what is missing from wheels into a folder that this process and its children import
     from; returns what went wrong, or "".
 
-    NVRTC's wheel is large: it is skipped if the folder lacks it or the machine has it.
+    NVRTC's wheel is large: it is skipped if the folder lacks it or the machine has it. So is
+    PyCUDA's if the folder lacks it, as cuda-bindings do without.
     """
     missing = [name for name in NEEDED if version(name) == MISSING]
+    if PYCUDA in missing and not list(wheels.glob(f"{PYCUDA}-*")):
+        missing.remove(PYCUDA)
     if version(NVRTC) == MISSING and list(wheels.glob("nvidia_cuda_nvrtc*")) and not has_compiler():
         missing.append(NVRTC)
     failure = ""

@@ -71,7 +71,7 @@ class Eigh(Matrices):
     """
 
     name: ClassVar[str] = "eigh"
-    work: ClassVar[float] = 9.0
+    work: ClassVar[float] = 6.0
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         self.check(*inputs)
@@ -112,7 +112,7 @@ class Svd(Matrices):
     """
 
     name: ClassVar[str] = "svd"
-    work: ClassVar[float] = 30.0
+    work: ClassVar[float] = 12.0
     square: ClassVar[bool] = False
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:

@@ -30,6 +30,8 @@ def roots(d: Array, z: Array) -> tuple[Array, Array]:
     for x in z:
         total = total + x * x
     last = total / (d[-1] + np.sqrt(d[-1] * d[-1] + total))
+    if k == 1:
+        return np.zeros(1, int), np.full_like(d, last)
     half = np.append((d[1:] - d[:-1]) / 2, last)
     value = np.ones_like(d)
     for j in range(k):
@@ -39,18 +41,15 @@ def roots(d: Array, z: Array) -> tuple[Array, Array]:
     own_number = np.arange(k)
     origin = own_number + at_end
     other = np.where(at_end, origin - 1, origin + 1)
-    other[-1] = max(0, k - 2)
+    other[-1] = k - 2
     base, beside = d[origin], d[other]
     whole = (beside - base) * (beside + base)
-    if k == 1:
-        whole[0] = -1
     offset = np.where(at_end, -half, half)
     low, high = np.where(at_end, -half, 0), np.where(at_end, 0, half)
     own = (0 - offset) * ((base + base) + offset)
     rest = ((beside - base) - offset) * ((beside + base) + offset)
     weight, slope = z[origin] * z[origin], z[other] * z[other]
     high[-1] = last + last
-    slope[-1] *= k > 1
     done, split, before = np.zeros(k, bool), np.zeros(k, bool), np.zeros_like(d)
     for number in range(MOST_STEPS):
         c = (value - weight / own) - slope / rest
