@@ -29,7 +29,7 @@ soak: $(VENV)/.test  ## soak and fault checks in twenty minutes; ARGS=--quick fo
 	$(BIN)/graphc cache --fill
 	$(BIN)/python -m tools.soak $(ARGS)
 
-predictions: $(VENV)/.test  ## predict what gpu-check measures, for an H100 and an H200; half an hour
+predictions: $(VENV)/.test  ## predict what gpu-check measures, for an H100 and an H200; an hour
 	$(BIN)/python -m tools.gpu_model.predict $(ARGS)
 
 bench: $(VENV)/.test  ## compare with PyTorch where it is installed

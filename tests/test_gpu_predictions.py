@@ -80,6 +80,11 @@ def test_the_newest_predictions_for_the_gpu_are_used(tmp_path: Path) -> None:
     told = predicted.report(results, tmp_path)
     assert told["file"] == "2026-11-29-h200.json"
     assert "of commit c0ffee" in told["lines"][0]
+    assert not any("not predicted" in line for line in told["lines"])
+    tuned = {"name": "lenet train graphc:tf32_libraries", "gpu_ms": 1.0}
+    more = {**results, "benchmarks": [*results["benchmarks"], tuned]}
+    lines = predicted.report(more, tmp_path)["lines"]
+    assert "not predicted: lenet train graphc:tf32_libraries" in lines
     assert told["worst"][0]["name"].endswith(" add") and len(told["worst"]) == 2
     other = {**results, "machine": {"gpus": ["NVIDIA L4, 580"]}}
     assert predicted.report(other, tmp_path) == {
@@ -159,6 +164,17 @@ def test_steps_kernels_and_bandwidth_are_predicted(tmp_path: Path) -> None:
     assert least < expected < most and expected < h100["steps"][next(iter(h100["steps"]))]["us"][0]
     (kernel,) = step["kernels"].values()
     assert kernel["us"] == step["us"] and len(kernel["code"]) == 12
+    changed = json.loads((path := max(tmp_path.iterdir())).read_text())
+    changed["steps"] |= {"other": {**step, "commit": "c0ffee"}}
+    path.write_text(predict.lines(changed))
+    for anew, kept in (([], True), (["--anew"], False)):
+        changed["steps"]["pw-softmax train graphc:default"]["us"] = [1.0, 1.0, 1.0]
+        path.write_text(predict.lines(changed))
+        options = ["--workloads", "pw-softmax", "--rows", "64", "--folder", str(tmp_path)]
+        predict.main([*options, *anew])
+        again = json.loads(path.read_text())["steps"]
+        assert (again["pw-softmax train graphc:default"]["us"][0] == 1) is kept
+        assert again["other"]["commit"] == "c0ffee"
     shares = [each["share"] for each in h200["bandwidth"].values()]
     assert len(shares) == 5 and all(low <= share <= high for share, low, high in shares)
 

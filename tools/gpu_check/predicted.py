@@ -120,6 +120,13 @@ def worst(found: Sequence[Compared], count: int = WORST) -> list[Compared]:
     return sorted(kernels, key=lambda each: -abs(math.log(each.ratio)))[:count]
 
 
+def without(results: Mapping[str, Any], predicted: Mapping[str, Any]) -> list[str]:
+    """The measured training steps of graphc that have no prediction, such as those whose kernels
+    are chosen by measurement."""
+    ours = (line for line in results["benchmarks"] if " train graphc:" in line["name"])
+    return [x["name"] for x in ours if x.get("gpu_ms") and x["name"] not in predicted["steps"]]
+
+
 def report(results: Mapping[str, Any], folder: Path = FOLDER) -> dict[str, Any]:
     """What a check stores: the file, `lines` to print, and the `worst` kernels."""
     gpu = (results["machine"]["gpus"] or ["no GPU"])[0].split(",")[0]
@@ -129,6 +136,8 @@ def report(results: Mapping[str, Any], folder: Path = FOLDER) -> dict[str, Any]:
     predicted = json.loads(path.read_text())
     found = list(comparisons(results, predicted))
     lines = [f"{path.name}, of commit {predicted['commit']}", *summary(found)]
+    if unknown := without(results, predicted):
+        lines.append(f"not predicted: {', '.join(unknown)}")
     lines += [each.text for each in found if each.kind != "kernel"]
     furthest = worst(found)
     lines += [f"furthest: {each.text}" for each in furthest]

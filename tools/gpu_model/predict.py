@@ -5,8 +5,8 @@ is [expected, least, most]: the model with its constants, with all of them at th
 with all at their slow ends (`machine.ENDS`). A measured time outside of its range proves the
 formula wrong. Times are in microseconds. A kernel's time is that of its first call in a step, in a
 graph that repeats this call alone; `code` is the digest of its machine code, by which a comparison
-knows which kernels have changed since. The files are complete after each step; a further run of the
-same commit and day goes on with them.
+knows which kernels have changed since. The files are complete after each step, which
+names its commit; a further run keeps the steps of the newest file, unless asked to predict anew.
 """
 
 from __future__ import annotations
@@ -125,20 +125,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--workloads", default=",".join(goals.CHOSEN), help="those of the goals")
     parser.add_argument("--rows", default=bandwidth.ROWS, type=_numbers, help="of bandwidth's")
     parser.add_argument("--folder", type=Path, default=FOLDER)
+    parser.add_argument("--anew", action="store_true", help="predict what is there again")
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
-    predict(options.workloads.split(","), options.rows, options.folder)
+    predict(options.workloads.split(","), options.rows, options.folder, options.anew)
 
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in text.split(",") if number)
 
 
-def predict(workloads: Sequence[str], rows: Sequence[int], folder: Path) -> None:
+def predict(
+    workloads: Sequence[str], rows: Sequence[int], folder: Path, anew: bool = False
+) -> None:
     """Write or extend the file of each machine."""
     machines = {name: (MACHINES[name], *ends(MACHINES[name])) for name in PREDICTED}
     predictor = Predictor(machines, Images("sm_90a"), Walked())
     results = {name: begun(three, folder, name) for name, three in machines.items()}
+
+    for result in results.values() if anew else ():
+        result["bandwidth"] = {}
+        for each in measured(workloads):
+            result["steps"].pop(each.name, None)
 
     def write() -> None:
         for name, each in results.items():
@@ -161,14 +169,15 @@ def predict(workloads: Sequence[str], rows: Sequence[int], folder: Path) -> None
         streams, precision = STREAMS.get(each.variant, 1), PRECISIONS.get(each.variant, "float32")
         plan = predictor.plan(WORKLOADS[each.workload], streams, precision)
         for name, step in predictor.step(plan).items():
-            results[name]["steps"][each.name] = step
+            results[name]["steps"][each.name] = {"commit": results[name]["commit"], **step}
         print(f"{each.name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         write()
     write()
 
 
 def begun(three: Sequence[Machine], folder: Path, name: str) -> dict[str, Any]:
-    """The contents of the file of a machine so far."""
+    """The contents of the file of a machine so far: those of its newest one if compiler and
+    constants are the same."""
     from tools.gpu_model.__main__ import commit
 
     compiler = find_compiler()
@@ -183,10 +192,11 @@ def begun(three: Sequence[Machine], folder: Path, name: str) -> dict[str, Any]:
         "not predicted": {},
         "steps": {},
     }
-    path = folder / f"{result['date']}-{name}.json"
-    before = json.loads(path.read_text()) if path.exists() else {}
-    same = all(before.get(key) == short(result[key]) for key in ("commit", "compiler", "machine"))
-    return {**result, **{k: before[k] for k in ("bandwidth", "steps")}} if same else result
+    known = sorted(folder.glob(f"*-{name}.json"))
+    before = json.loads(known[-1].read_text()) if known else {}
+    same = all(before.get(key) == short(result[key]) for key in ("compiler", "machine", "ends"))
+    kept = ("bandwidth", "not predicted", "steps")
+    return {**result, **{key: before[key] for key in kept}} if same else result
 
 
 def measured(workloads: Sequence[str]) -> list[goals.Measurement]:
@@ -224,7 +234,8 @@ def lines(result: dict[str, Any]) -> str:
 
     steps = []
     for name, step in result["steps"].items():
-        head = f'"us": {json.dumps(short(step["us"]))}, "nodes": {step["nodes"]}'
+        told = {"commit": step["commit"], "us": short(step["us"]), "nodes": step["nodes"]}
+        head = json.dumps(told)[1:-1]
         steps.append(f'  {json.dumps(name)}: {{{head}, "kernels": {rows(step["kernels"], "   ")}}}')
     parts = {name: rows(x, "  ") for name, x in result.items() if isinstance(x, dict)}
     parts |= {name: json.dumps(x) for name, x in result.items() if not isinstance(x, dict)}
