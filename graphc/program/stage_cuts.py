@@ -8,11 +8,11 @@ that begin with a module and each read a trained parameter first; of all cuts th
 `TOLERANCE` of that, one that sends the fewest bytes is taken. The cost of a node is its operations
 and its bytes, one operation for each.
 
-If possible, stages begin where kernels of one process do too: with a module that multiplies, looks
-up, or normalizes within samples, and behind one that does not normalize. Elsewhere one kernel may
-compute what is sent and what reads it, so that a product and a sum are rounded once
-(`graphc/passes/fuse/fuse_multiply_add.py`), and add up a gradient in an order of its own; a cut
-then changes the last bits.
+If possible, stages begin where kernels of one process usually do too: with a module that
+multiplies, looks up, or normalizes within samples, and behind one that does not normalize.
+Elsewhere one kernel may compute what is sent and what reads it, so that a product and a sum are
+rounded once (`graphc/passes/fuse/fuse_multiply_add.py`), and add up a gradient in an order of its
+own; a cut then changes the last bits.
 """
 
 from __future__ import annotations

@@ -51,6 +51,29 @@ def lenet() -> Any:
     )
 
 
+class Shortcut(nn.Module):
+    """Two convolutions with batch normalization beside a shortcut."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        self.layers = nn.Sequential(
+            nn.Conv2d(inputs, outputs, 3, padding=1, bias=False),
+            nn.BatchNorm2d(outputs),
+            nn.ReLU(),
+            nn.Conv2d(outputs, outputs, 3, padding=1, bias=False),
+            nn.BatchNorm2d(outputs),
+        )
+        self.shortcut = nn.Conv2d(inputs, outputs, 1)
+
+    def forward(self, x: Any) -> Any:
+        return graphc.relu(self.layers(x) + self.shortcut(x))
+
+
+def residual() -> Any:
+    """Three blocks for 1 x 16 x 16 images."""
+    blocks = [Shortcut(*channels) for channels in ((1, 6), (6, 8), (8, 9))]
+    return nn.Sequential(*blocks, nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(36, 5))
+
+
 class Block(nn.Module):
     """Attention and two layers, each beside a shortcut."""
 
@@ -127,6 +150,7 @@ CASES: dict[str, Case] = {
     "streams": (dense, lambda: optim.Adam(lr=0.01), {"streams": 2, "threads": 2}),
     "lean": (dense, lambda: optim.Adam(lr=0.01), {"memory": "lean"}),
     "lenet": (lenet, lambda: optim.SGD(lr=0.1), {}),
+    "residual": (residual, lambda: optim.SGD(lr=0.1), {}),
     "gpt": (lambda: GPT(False), lambda: optim.Adam(lr=0.01, clip_grad_norm=0.5), {}),
     "recurrent": (Recurrent, lambda: optim.SGD(lr=0.1), {}),
     "tied": (lambda: GPT(True), lambda: optim.Adam(lr=0.01), {}),
@@ -190,7 +214,7 @@ def batch(case: str) -> tuple[Any, Any]:
     if case in SEQUENCES:
         ids = rng.integers(0, 11, (BATCH, 8)).astype(np.int32)
         return np.ascontiguousarray(ids[:, :-1]), np.ascontiguousarray(ids[:, 1:])
-    shape = (1, 16, 16) if case == "lenet" else (20,)
+    shape = (1, 16, 16) if case in ("lenet", "residual") else (20,)
     x = rng.standard_normal((BATCH, *shape)).astype(np.float32)
     return x, rng.integers(0, 5, BATCH).astype(np.int32)
 
