@@ -6,7 +6,8 @@ the order of `graphc.parallel.order`, with the messages between them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,28 +82,35 @@ class _Program:
             turn = 1
             for step in order.steps(self.rank, self.count, self.length, self.whole.trains):
                 if step.action == "compute":
-                    self.outer.turn, self.outer.batch = turn, step.batch + 1
-                    compute[step.direction](step.batch)
-                    self.outer.turn = self.outer.batch = 0
+                    with self._at(turn, step.batch + 1):
+                        compute[step.direction](step.batch)
                     turn += 1
                 elif step.action == "send":
                     self._send(step.direction, step.batch)
                 else:
-                    self.outer.turn = turn
-                    self._receive(step.direction, step.batch)
-                    self.outer.turn = 0
+                    with self._at(turn, 0):
+                        self._receive(step.direction, step.batch)
             for state in self.whole.changed:
                 self.outer.update(Tensor(state, self.outer), self.contents[state])
         self._tell()
         return self.totals
 
+    @contextmanager
+    def _at(self, turn: int, batch: int) -> Iterator[None]:
+        """Set the turn and the micro-batch of nodes that are appended inside."""
+        before = self.outer.turn, self.outer.batch
+        self.outer.turn, self.outer.batch = turn, batch
+        try:
+            yield
+        finally:
+            self.outer.turn, self.outer.batch = before
+
     def _forward(self, m: int) -> None:
         """Append the forward pass of a micro-batch."""
         whole, known = self.whole, self.made[m]
         if m == 0:
-            turn, self.outer.turn = self.outer.turn, 0
-            repeat(self.outer, whole.kept, self.steady, derived=False)
-            self.outer.turn = turn
+            with self._at(0, 0):
+                repeat(self.outer, whole.kept, self.steady, derived=False)
         known.update(self.steady)
         for value, array in whole.parts.items():
             known[value] = array[m * whole.size : (m + 1) * whole.size]

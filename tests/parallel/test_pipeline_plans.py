@@ -239,3 +239,11 @@ def test_compiling_frees_the_parameters_of_other_stages() -> None:
         "2.weight: is on rank 1, which has this stage of the pipeline: state_dict of its program, "
         "which all ranks call together, returns all"
     )
+
+
+@pytest.mark.parametrize("case", ["gpt", "lenet"])
+def test_the_text_of_a_stage_is_the_whole_of_it(case: str) -> None:
+    program = compiled(case, 1, 3, 2)
+    for graph in (program.stages["trace"], program.graph):
+        assert parse(str(graph)) == graph
+        assert all(node.where.turn or not node.where.batch for node in graph.nodes)
