@@ -2,15 +2,17 @@
 //
 // A team computes one matrix: a chunk of the CPU alone, or a block of threads. team.each(begin, end, f) calls f(i) for all i, in
 // whatever order and by any thread, but always the same thread for the same i and begin; team.columns(begin, end, f) gives f runs
-// of columns, as registers; team.sync() lets all threads see what was written before; team.first() is true for one of them. All
-// other statements are every thread's: what they read, no thread writes before the next sync().
+// of columns, as registers; team.whole(i) is i, or the first index of its registers; team.strip(n) is how many of n columns should be
+// changed together; team.sync() lets all threads see what was written before; team.first() is true for one of them. All other
+// statements are every thread's: what they read, no thread writes before the next sync().
 //
-// The order of operations. An element that several columns change is changed by them in ascending order, and sums along rows or
-// columns add in ascending order, each product rounded; so groups of columns, registers and threads change no bits. The references
-// in graphc/ops/linear/ say the same in NumPy.
+// The order of operations. An element that several columns change is changed by them in ascending order, and sums over rows add in
+// ascending order, each product rounded; a sum along a row adds element i in lane i % 16, and lanes by halves. So tiles, registers
+// and threads change no bits. The references in graphc/ops/linear/ say the same in NumPy.
 //
-// Inputs and results are row-major without gaps; work is on rows `pitch` elements apart, whose gaps hold anything. Whoever includes this defines GRAPHC_FACTORS, the qualifiers of a function,
-// GRAPHC_UNROLLED, what stands before a loop of few steps, root(x), the square root, and not_a_number<T>().
+// Inputs and results are row-major without gaps; work is on rows `pitch` elements apart, with zeros in the gaps. Whoever includes this
+// defines GRAPHC_FACTORS, the qualifiers of a function, GRAPHC_UNROLLED, what stands before a loop of few steps, and GRAPHC_ROLLED,
+// before one that is not to be unrolled, root(x), the square root, and not_a_number<T>().
 #pragma once
 
 namespace graphc::factors {
@@ -25,6 +27,9 @@ constexpr int LANES = 16;
 
 template <class T> GRAPHC_FACTORS T magnitude(T x) { return x < 0 ? -x : x; }
 GRAPHC_FACTORS long least_of(long a, long b) { return a < b ? a : b; }
+
+// The first index of the registers that i is in.
+GRAPHC_FACTORS long aligned(long i) { return i / LANES * LANES; }
 
 // to[i * pitch + k] = read(i, k), and zeros from column `columns` to `end`.
 template <class Team, class T, class Read>
@@ -232,38 +237,45 @@ template <class T> GRAPHC_FACTORS long largest(long begin, long end, const T* x)
 }
 
 // Columns [first, last) of the factors of lu, from which all earlier columns have been subtracted, and pivots[j], the row that has
-// changed places with row j, in these columns so far. columns has GROUP * n elements.
+// changed places with row j, in these columns so far. columns has GROUP * pitch elements.
 template <class Team, class T>
 GRAPHC_FACTORS void lu_panel(const Team& team, long n, T* a, long pitch, long first, long last,
                              int* pivots, T* columns) {
   for (long group = first; group < last; group += GROUP) {
     const long width = least_of(GROUP, last - group), behind = group + width;
+    // Whole registers of rows, of which those of earlier pivots stay.
     for (long c = 0; c < width; c++)
-      team.each(group, n, [&](long i) { columns[c * n + i] = a[i * pitch + group + c]; });
+      team.each(team.whole(group), pitch,
+                [&](long i) { columns[c * pitch + i] = i < n ? a[i * pitch + group + c] : T(0); });
     for (long c = 0; c < width; c++) {
-      T* const column = columns + c * n;
+      T* const column = columns + c * pitch;
       const long j = group + c;
       team.sync();
       const long place = largest(j, n, column);
       team.sync();
       if (team.first()) pivots[j] = int(place);
       team.each(0, width, [&](long other) {
-        const T x = columns[other * n + j];
-        columns[other * n + j] = columns[other * n + place];
-        columns[other * n + place] = x;
+        const T x = columns[other * pitch + j];
+        columns[other * pitch + j] = columns[other * pitch + place];
+        columns[other * pitch + place] = x;
       });
       team.sync();
       const T pivot = column[j];
-      if (pivot != 0) team.each(j + 1, n, [&](long i) { column[i] /= pivot; });
+      const long start = team.whole(j + 1);
+      if (pivot != 0)
+        team.each(start, pitch, [&](long i) { column[i] = i > j ? column[i] / pivot : column[i]; });
       for (long other = c + 1; other < width; other++) {
-        const T factor = columns[other * n + j];
-        T* const changed = columns + other * n;
-        team.each(j + 1, n, [&](long i) { changed[i] -= column[i] * factor; });
+        const T factor = columns[other * pitch + j];
+        T* const changed = columns + other * pitch;
+        team.each(start, pitch, [&](long i) {
+          const T x = changed[i] - column[i] * factor;
+          changed[i] = i > j ? x : changed[i];
+        });
       }
     }
     team.sync();
     for (long c = 0; c < width; c++)
-      team.each(group, n, [&](long i) { a[i * pitch + group + c] = columns[c * n + i]; });
+      team.each(group, n, [&](long i) { a[i * pitch + group + c] = columns[c * pitch + i]; });
     team.sync();
     for (long j = group; j < behind; j++) {
       if (pivots[j] == j) continue;
@@ -310,7 +322,7 @@ GRAPHC_FACTORS void lu_end(const Team& team, long n, const int* pivots, Index* o
 }
 
 // a becomes U and, below the diagonal, L without its diagonal of ones: rows `order` of what it was are L U. sign is that of the
-// order as a permutation. pivots has n elements, columns GROUP * n.
+// order as a permutation. pivots has n elements, columns GROUP * pitch.
 template <class Team, class T, class Index>
 GRAPHC_FACTORS void lu(const Team& team, long n, T* a, long pitch, Index* order, T* sign,
                        int* pivots, T* columns) {

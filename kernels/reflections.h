@@ -13,9 +13,6 @@ template <bool B> struct Bool {
   static constexpr bool value = B;
 };
 
-// The first index of the registers that i is in.
-GRAPHC_FACTORS long aligned(long i) { return i / LANES * LANES; }
-
 // Element i is added in lane i % 16, lanes by halves.
 template <class T> GRAPHC_FACTORS T dot(long n, const T* x, const T* y) {
   T sums[LANES] = {};

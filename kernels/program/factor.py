@@ -151,7 +151,7 @@ class Factor:
         sizes: dict[str, list[tuple[str, int]]] = {
             "cholesky": [("work", m * self.pitch)],
             "triangular_solve": [("work", m * self.pitch)],
-            "lu": [("work", m * self.pitch), ("columns", GROUP * n), ("pivots", n)],
+            "lu": [("work", m * self.pitch), ("columns", GROUP * self.pitch), ("pivots", n)],
             "qr": [("work", m * self.pitch), *turns("", m, n)],
             "eigh": spectral,
             "svd": [

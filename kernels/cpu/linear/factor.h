@@ -80,6 +80,7 @@ struct Alone {
     else
       for (; k > begin; k--) f(k - 1, Element{});
   }
+  INLINE long whole(long i) const { return i / W * W; }
   // So few columns stay in a cache with some hundred rows.
   template <class T> INLINE long strip(long n) const { return least(n, sizeof(T) < 8 ? 32 : 16); }
   // Roots of a secular equation that are computed together.

@@ -46,6 +46,7 @@ struct Threads {
   GRAPHC_INLINE long strip(long n) const {
     return n;
   }
+  GRAPHC_INLINE long whole(long i) const { return i; }
   static constexpr int ROOTS = 1;
   GRAPHC_INLINE void sync() const { __syncthreads(); }
   GRAPHC_INLINE bool first() const { return threadIdx.x == 0; }
