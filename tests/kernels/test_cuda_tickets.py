@@ -187,7 +187,9 @@ def test_what_cannot_draw_takes_a_second_launch(cheap: pytest.MonkeyPatch) -> No
             take(tile, 2, patch)
             assert len(drawn(node).launches) == 2 and not drawn(node).draws_tickets
     take(TILES[6], 4, cheap)
-    cheap.setattr(schedules, "_resident", lambda problem: None)  # whose blocks hold weights
+    cheap.setattr(
+        schedules, "_resident", lambda problem, tensors: None
+    )  # whose blocks hold weights
     looped = lower_contract(
         product(40, 72, 1000), ContractOptions(split_k=SplitKOptions(True), looped=True)
     )

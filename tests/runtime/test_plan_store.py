@@ -89,8 +89,8 @@ def test_what_was_planned_is_found_again_and_is_the_same(
 ) -> None:
     first, expected = trained()
     assert len(files(folder)) == 1
-    monkeypatch.setattr(loading, "_planned", refuse)
-    monkeypatch.setattr(loading, "_lowered", refuse)
+    monkeypatch.setattr(loading, "planned", refuse)
+    monkeypatch.setattr(loading, "lowered", refuse)
     differentiate = Update.differentiate
     monkeypatch.setattr(Update, "differentiate", refuse)
     again, got = trained()
