@@ -34,8 +34,8 @@ NUMBERS = range(len(CORE))
 PER_FILE = 40
 """Kernels that NVRTC is given at once: it reads the headers once for all."""
 SAVED = 128
-"""Bytes of registers that eigh and svd may save around calls of their functions, which are too large
-to be inlined."""
+"""Bytes of registers that eigh and svd may save around calls of their functions, which are too
+large to be inlined."""
 
 
 @pytest.fixture(scope="module")

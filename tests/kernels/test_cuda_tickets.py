@@ -187,9 +187,8 @@ def test_what_cannot_draw_takes_a_second_launch(cheap: pytest.MonkeyPatch) -> No
             take(tile, 2, patch)
             assert len(drawn(node).launches) == 2 and not drawn(node).draws_tickets
     take(TILES[6], 4, cheap)
-    cheap.setattr(
-        schedules, "_resident", lambda problem, tensors: None
-    )  # whose blocks hold weights
+    # Blocks that hold weights are another matter.
+    cheap.setattr(schedules, "_resident", lambda problem, options: None)
     looped = lower_contract(
         product(40, 72, 1000), ContractOptions(split_k=SplitKOptions(True), looped=True)
     )
