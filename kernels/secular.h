@@ -58,7 +58,7 @@ GRAPHC_FACTORS void find_roots(long k, const T* d, const T* z, T total, long beg
     half[l] = i < k - 1 ? (d[least_of(i + 1, k - 1)] - d[i]) / 2 : last;
     value[l] = 1;
   }
-  for (long j = 0; j < k; j++) {
+  GRAPHC_ROLLED for (long j = 0; j < k; j++) {
     const T dj = d[j], zj = z[j];
     for (int l = 0; l < G; l++)
       value[l] += zj * (zj / (((dj - base[l]) - half[l]) * ((dj + base[l]) + half[l])));
@@ -107,7 +107,7 @@ GRAPHC_FACTORS void find_roots(long k, const T* d, const T* z, T total, long beg
       value[l] = size[l] = 1;
       below[l] = above[l] = 0;
     }
-    for (long j = 0; j < k; j++) {
+    GRAPHC_ROLLED for (long j = 0; j < k; j++) {
       const T dj = d[j], zj = z[j], place = T(j);
       for (int l = 0; l < G; l++) {
         const T t = zj / (((dj - base[l]) - offset[l]) * ((dj + base[l]) + offset[l]));
@@ -151,7 +151,7 @@ GRAPHC_FACTORS void find_z(long k, const T* d, const T* z, const int* origins, c
     place[l] = T(begin + l);
     product[l] = 1;
   }
-  for (long i = 0; i + 1 < k; i++) {
+  GRAPHC_ROLLED for (long i = 0; i + 1 < k; i++) {
     const T base = d[origins[i]], offset = offsets[i], number = T(i), low = d[i], high = d[i + 1];
     for (int l = 0; l < G; l++) {
       const T x = ((base - own[l]) + offset) * ((base + own[l]) + offset);
@@ -180,7 +180,7 @@ GRAPHC_FACTORS void find_vectors(long k, const T* d, const T* z, const int* orig
     nearest[l] = magnitude(offset[l]) * ((base[l] + base[l]) + offset[l]);
     lengths[l] = 0;
   }
-  for (long j = 0; j < k; j++) {
+  GRAPHC_ROLLED for (long j = 0; j < k; j++) {
     T* const row = found + j * pitch + begin;
     for (int l = 0; l < G; l++) {
       const T gap = ((d[j] - base[l]) - offset[l]) * ((d[j] + base[l]) + offset[l]);
@@ -190,7 +190,7 @@ GRAPHC_FACTORS void find_vectors(long k, const T* d, const T* z, const int* orig
     }
   }
   for (int l = 0; l < G; l++) lengths[l] = root(lengths[l]);
-  for (long j = 0; j < k; j++)
-    for (int l = 0; l < G; l++) found[j * pitch + begin + l] /= lengths[l];
+  GRAPHC_ROLLED for (long j = 0; j < k; j++) for (int l = 0; l < G; l++)
+      found[j * pitch + begin + l] /= lengths[l];
 }
 }  // namespace graphc::factors

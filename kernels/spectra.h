@@ -12,9 +12,9 @@ GRAPHC_FACTORS void eigenvalues(const Team& team, Parts<T>& m, T* d, T* e) {
   const auto beside = [&](long i) {
     return (i > 0 ? magnitude(e[i - 1]) : T(0)) + (i < n - 1 ? magnitude(e[i]) : T(0));
   };
-  for (long i = 0; i < n; i++) scale = largest_of(scale, beside(i) + magnitude(d[i]));
+  GRAPHC_ROLLED for (long i = 0; i < n; i++) scale = largest_of(scale, beside(i) + magnitude(d[i]));
   const bool plain = scale > 0 && scale - scale == 0;
-  for (long i = 0; plain && i < n; i++) {
+  GRAPHC_ROLLED for (long i = 0; plain && i < n; i++) {
     const T least = beside(i) / scale - d[i] / scale;
     added = i == 0 || least > added ? least : added;
   }
@@ -22,13 +22,12 @@ GRAPHC_FACTORS void eigenvalues(const Team& team, Parts<T>& m, T* d, T* e) {
   team.sync();
   if (team.first()) {
     T square = 0;
-    for (long i = 0; plain && i < n; i++) {
+    GRAPHC_ROLLED for (long i = 0; plain && i < n; i++) {
       d[i] = root((d[i] / scale + added) - square);
       e[i] = e[i] / scale / d[i];
       square = e[i] * e[i];
     }
-    if (!plain)
-      for (long i = 0; i < n; i++) d[i] = scale, e[i] = 0;
+    if (!plain) GRAPHC_ROLLED for (long i = 0; i < n; i++) d[i] = scale, e[i] = 0;
   }
   team.sync();
   singular(team, m, d, e);

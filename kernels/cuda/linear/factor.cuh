@@ -4,6 +4,9 @@
 #pragma once
 #include "cuda/shared/memory.cuh"
 
+// Loops that would spill registers if they were unrolled.
+#define GRAPHC_ROLLED _Pragma("unroll 1")
+
 namespace graphc::factors {
 GRAPHC_INLINE float root(float x) { return ::sqrtf(x); }
 GRAPHC_INLINE double root(double x) { return ::sqrt(x); }
@@ -36,7 +39,7 @@ struct Element {
 struct Threads {
   template <class F>
   GRAPHC_INLINE void each(long begin, long end, const F& f) const {
-    for (long i = begin + threadIdx.x; i < end; i += blockDim.x) f(i);
+    GRAPHC_ROLLED for (long i = begin + threadIdx.x; i < end; i += blockDim.x) f(i);
   }
   template <class T, class F>
   GRAPHC_INLINE void columns(long begin, long end, const F& f) const {
@@ -55,8 +58,6 @@ struct Threads {
 
 #define GRAPHC_FACTORS GRAPHC_INLINE
 #define GRAPHC_UNROLLED _Pragma("unroll")
-// Loops that would spill registers if they were unrolled.
-#define GRAPHC_ROLLED _Pragma("unroll 1")
 #include "spectra.h"
 #undef GRAPHC_ROLLED
 #undef GRAPHC_UNROLLED
